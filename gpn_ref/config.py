@@ -1,0 +1,126 @@
+"""Every size and every default of the package: the model's, the training's, and the named presets."""
+
+from dataclasses import asdict, dataclass, fields
+from math import isfinite
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes of a Grounded Prediction Network; with `n_heads = 0` it has no memory (then `d_key = d_value = 0`)."""
+
+    vocab_size: int  # V, tokens in the vocabulary
+    d_state: int  # D, width of the one state vector
+    d_emb: int  # E, width of the embedding
+    d_ffn: int  # F, hidden width of the feed-forward network
+    n_heads: int = 0  # H, heads of the matrix memory
+    d_key: int = 0  # K, width of a head's keys and queries
+    d_value: int = 0  # U, width of a head's values
+    n_layers: int = 1  # N, layers of the predict step; the memory and its write are shared
+    decode_bias: bool = False  # adds `decode.bias` before the tied embedding
+    decay_first: bool = False  # Gated DeltaNet's order (decay, then the error) instead of the paper's
+
+    def __post_init__(self):
+        sized = ["vocab_size", "d_state", "d_emb", "d_ffn", "n_layers"]
+        for name in sized + ["n_heads", "d_key", "d_value"]:
+            require_integer(name, getattr(self, name), at_least=1 if name in sized or self.n_heads else 0)
+        for name in ("decode_bias", "decay_first"):
+            require_bool(name, getattr(self, name))
+        if not self.n_heads and (self.d_key or self.d_value):
+            raise ValueError(
+                f"d_key is {self.d_key} and d_value is {self.d_value}, but both must be 0 when n_heads is 0"
+            )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train: AdamW with global-norm clipping, warm-up and a cosine (section 5 of the paper)."""
+
+    steps: int = 1000  # optimizer steps in all
+    batch_size: int = 16  # B, sequences a step
+    window: int = 96  # T, tokens of a sequence a step
+    window_start: str = "document"  # "document": each window starts a document; "any": at any token
+    bptt: int = 0  # cut the gradient every so many tokens, the state goes on; 0 is never
+    accumulation: int = 1  # micro-batches a step: the same gradient in less memory
+    learning_rate: float = 6e-4  # peak, after the warm-up
+    final_learning_rate: float = 0.1  # where the cosine ends, as a share of the peak
+    warmup_steps: int = 100  # linear, from 0 to the peak
+    beta1: float = 0.9  # decay of the gradient's running mean
+    beta2: float = 0.95  # decay of the squared gradient's running mean
+    epsilon: float = 1e-8  # added to the root of the latter
+    weight_decay: float = 0.1  # decoupled, on two-dimensional weights only
+    clip_norm: float = 1.0  # largest global norm of the gradient
+    seed: int = 0  # initial values, batches and samples each derive a generator of their own
+
+    def __post_init__(self):
+        for name in ("steps", "batch_size", "window", "accumulation"):
+            require_integer(name, getattr(self, name), at_least=1)
+        for name in ("bptt", "warmup_steps", "seed"):
+            require_integer(name, getattr(self, name), at_least=0)
+        for name in ("learning_rate", "epsilon", "clip_norm"):
+            require_number(name, getattr(self, name), above=0)
+        for name in ("beta1", "beta2"):
+            require_number(name, getattr(self, name), at_least=0, below=1)
+        require_number("final_learning_rate", self.final_learning_rate, at_least=0)
+        require_number("weight_decay", self.weight_decay, at_least=0)
+        if self.window_start not in ("document", "any"):
+            raise ValueError(f"window_start is {self.window_start!r}; it must be 'document' or 'any'")
+        if self.batch_size % self.accumulation:
+            raise ValueError(
+                f"batch_size is {self.batch_size}; it must be a multiple of accumulation, {self.accumulation}"
+            )
+
+
+def config_to_dict(config):
+    """The configuration as plain JSON types."""
+    return asdict(config)
+
+
+def config_from_dict(kind, values):
+    """A `kind` (ModelConfig, TrainConfig) from a dict; a missing or unknown field is a ValueError that names it."""
+    if not isinstance(values, dict):
+        raise ValueError(f"{kind.__name__} must be an object of names and values; got {values!r:.60}")
+    known = {field.name for field in fields(kind)}
+    for name in values:
+        if name not in known:
+            raise ValueError(f"{kind.__name__} has no field {name!r}; it has {', '.join(sorted(known))}")
+    try:
+        return kind(**values)
+    except TypeError as error:  # a missing field
+        raise ValueError(f"{kind.__name__}: {error}") from None
+
+
+def require_integer(name, value, at_least):
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, {at_least} or more")
+
+
+def require_number(name, value, at_least=None, above=None, below=None):
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    good = good and (at_least is None or value >= at_least)
+    good = good and (above is None or value > above) and (below is None or value < below)
+    if not good:
+        bounds = [("at least", at_least), ("above", above), ("below", below)]
+        wanted = " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
+        raise ValueError(f"{name} is {value!r}; it must be a number {wanted}")
+
+
+def require_bool(name, value):
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}; it must be true or false")
+
+
+PRESETS = {
+    # for simulators and tests
+    "nano": ModelConfig(vocab_size=257, d_state=16, d_emb=8, d_ffn=24, n_heads=2, d_key=8, d_value=8),
+    # the sizes that the benchmarks name
+    "tiny": ModelConfig(vocab_size=512, d_state=256, d_emb=128, d_ffn=688, n_heads=4, d_key=32, d_value=64),
+    "small": ModelConfig(vocab_size=4096, d_state=768, d_emb=256, d_ffn=2048, n_heads=6, d_key=64, d_value=128),
+    # the paper's models of 130M parameters
+    "paper-1layer": ModelConfig(
+        vocab_size=32000, d_state=2496, d_emb=768, d_ffn=6656, n_heads=15, d_key=128, d_value=256
+    ),
+    "paper-2layer": ModelConfig(
+        vocab_size=32000, d_state=1920, d_emb=768, d_ffn=4864, n_heads=11, d_key=128, d_value=256, n_layers=2
+    ),
+    "paper-gpn": ModelConfig(vocab_size=32000, d_state=3184, d_emb=768, d_ffn=8384),
+}

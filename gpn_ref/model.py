@@ -1,0 +1,137 @@
+"""The interface that trainers, samplers, evaluations and benchmarks speak to, whatever computes behind it.
+
+model = load_model(config)                      # sizes; no parameters yet
+bound = model.bind(params)                      # checked once; a snapshot of the parameters
+out = bound.loss_and_grads(inputs, targets)     # out.loss, .nll, .grads, .state, .d_state
+out = bound.forward(inputs)                     # out.logits, .hidden, .state
+logits, state = bound.step(tokens, state)       # streaming, one token a sequence, constant memory
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gpn_ref.config import ModelConfig, TrainConfig
+from gpn_ref.parameters import check_params
+from gpn_ref.reference import gpn
+from gpn_ref.reference.decode import decode_forward
+from gpn_ref.reference.gpn import State
+from gpn_ref.training.learner import Learner
+
+__all__ = ["BoundModel", "Forward", "LossAndGrads", "Model", "State", "load_model"]
+
+BACKENDS = ("numpy",)
+
+
+class LossAndGrads(NamedTuple):
+    loss: float  # the mean of nll, in nats a token
+    nll: np.ndarray  # (B, T), in nats
+    grads: dict[str, np.ndarray]  # by name, shaped as the parameters
+    state: Any  # after the last token
+    d_state: Any  # gradient of the initial state, of the state's type
+
+
+class Forward(NamedTuple):
+    logits: np.ndarray  # (B, T, V)
+    hidden: np.ndarray  # (B, T, D): what the decoder reads, the predicted state
+    state: Any  # after the last token
+
+
+def load_model(config: ModelConfig, backend: str = "numpy") -> "Model":
+    """The model of this configuration, computed by `backend`."""
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"config is a {type(config).__name__}; it must be a ModelConfig")
+    if backend not in BACKENDS:
+        raise ValueError(f"unknown backend {backend!r}; it must be one of {', '.join(BACKENDS)}")
+    return Model(config)
+
+
+class Model:
+    """A Grounded Prediction Network without its parameters, computed by the NumPy reference."""
+
+    def __init__(self, config: ModelConfig):
+        self.config = config
+
+    def bind(self, params: dict[str, np.ndarray]) -> "BoundModel":
+        """Check names, shapes, type and finiteness of `params`, and keep a copy: later changes do not reach it."""
+        check_params(params, self.config)
+        return BoundModel(self.config, {name: value.copy() for name, value in params.items()})
+
+    def initial_state(self, batch_size: int, dtype=np.float32) -> State:
+        """The zero state, in which every text starts."""
+        return gpn.initial_state(self.config, batch_size, dtype)
+
+    def loss_and_grads(self, params, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
+        """Short for `bind(params).loss_and_grads(...)`."""
+        return self.bind(params).loss_and_grads(inputs, targets, state, d_state, scale)
+
+    def forward(self, params, inputs, state=None) -> Forward:
+        """Short for `bind(params).forward(...)`."""
+        return self.bind(params).forward(inputs, state)
+
+    def learner(self, params: dict[str, np.ndarray], train_config: TrainConfig) -> Learner:
+        """The parameters and their optimizer together."""
+        return Learner(self, params, train_config)
+
+
+class BoundModel:
+    """A model with its parameters. Nothing that it is given is ever changed. Its type is that of the parameters."""
+
+    def __init__(self, config, params):
+        self._config, self._params = config, params
+        self._dtype = next(iter(params.values())).dtype
+
+    def loss_and_grads(self, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
+        """Gradients of scale · loss + Σ d_state · final state.
+
+        inputs, targets (B, T): integers below V. `state` is where the window starts (None: the zero state), `d_state`
+        the gradient that flows into its final state (None: zero). Windows of lengths T_i chain with scale T_i / T.
+        """
+        inputs = self._tokens("inputs", inputs, ("B", "T"))
+        targets = self._tokens("targets", targets, ("B", "T"))
+        if inputs.shape != targets.shape:
+            raise ValueError(f"targets has shape {targets.shape}, but inputs has shape {inputs.shape}")
+        state = self._state("state", state, len(inputs))
+        d_state = self._state("d_state", d_state, len(inputs))
+        nll, grads, state, d_state = gpn.loss_and_grads(
+            self._params, self._config, inputs, targets, state, d_state, float(scale)
+        )
+        return LossAndGrads(float(nll.mean(dtype=np.float64)), nll, grads, state, d_state)
+
+    def forward(self, inputs, state=None) -> Forward:
+        """inputs (B, T) -> logits (B, T, V), hidden (B, T, D), the final state."""
+        inputs = self._tokens("inputs", inputs, ("B", "T"))
+        state = self._state("state", state, len(inputs))
+        logits, predicted, state, _ = gpn.window_forward(self._params, self._config, inputs, state)
+        return Forward(logits, predicted, state)
+
+    def step(self, tokens, state=None) -> tuple[np.ndarray, State]:
+        """One token for each sequence: tokens (B), state -> logits (B, V) of the next token, state."""
+        tokens = self._tokens("tokens", tokens, ("B",))
+        state = self._state("state", state, len(tokens))
+        state, _ = gpn.step_forward(self._params, self._config, tokens, state)
+        return decode_forward(self._params, state.predicted)[0], state
+
+    def _tokens(self, name, tokens, axes):
+        tokens = np.asarray(tokens)
+        wanted = f"({', '.join(axes)})"
+        if tokens.dtype.kind not in "iu":
+            raise ValueError(f"{name} has type {tokens.dtype}; it must hold integers, {wanted}")
+        if tokens.ndim != len(axes) or tokens.size == 0:
+            raise ValueError(f"{name} has shape {tokens.shape}; it must be {wanted}, none of them 0")
+        V = self._config.vocab_size
+        if tokens.min() < 0 or tokens.max() >= V:
+            at = tuple(int(i) for i in np.argwhere((tokens < 0) | (tokens >= V))[0])
+            raise ValueError(f"{name} has token {tokens[at]} at {at}; tokens go from 0 to {V - 1}")
+        return tokens
+
+    def _state(self, name, state, batch_size):
+        zero = gpn.initial_state(self._config, batch_size, self._dtype)
+        if state is None:
+            return zero
+        if not isinstance(state, State):
+            raise ValueError(f"{name} is a {type(state).__name__}; it must be a State or None")
+        for field, value, wanted in zip(State._fields, state, zero, strict=True):
+            if np.shape(value) != wanted.shape:
+                raise ValueError(f"{name}.{field} has shape {np.shape(value)}; it must be {wanted.shape}")
+        return State(*(np.asarray(value, self._dtype) for value in state))

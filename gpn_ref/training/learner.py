@@ -1,0 +1,65 @@
+"""The default learner: any model's `loss_and_grads`, with AdamW."""
+
+import numpy as np
+
+from gpn_ref.config import TrainConfig
+from gpn_ref.training.optimizer import AdamW
+
+
+class Learner:
+    """Parameters and optimizer together; the trainer knows nothing else of a model's inside.
+
+    `model` is anything with `bind(params).loss_and_grads(...)`. The parameters are copied.
+    """
+
+    def __init__(self, model, params: dict[str, np.ndarray], train_config: TrainConfig):
+        self._model, self._config = model, train_config
+        self._params = {name: value.copy() for name, value in params.items()}
+        self._optimizer = AdamW(self._params, train_config)
+
+    def step(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> tuple[float, float]:
+        """One optimizer step on inputs, targets (B, T) -> loss in nats a token, norm of the gradient before clipping.
+
+        The batch is taken in `accumulation` parts, and each window in segments of `bptt` tokens with the state carried
+        and the gradient cut between them; all gradients add up to one. If the loss or the norm is not finite, neither
+        parameters nor optimizer change.
+        """
+        bound = self._model.bind(self._params)
+        segment = self._config.bptt or inputs.shape[1]
+        loss, grads = 0.0, None
+        parts = zip(*(np.array_split(tokens, self._config.accumulation) for tokens in (inputs, targets)), strict=True)
+        for part_inputs, part_targets in parts:
+            state = None
+            for start in range(0, inputs.shape[1], segment):
+                here = np.s_[:, start : start + segment]
+                share = part_inputs[here].size / inputs.size
+                out = bound.loss_and_grads(part_inputs[here], part_targets[here], state, scale=share)
+                state, loss = out.state, loss + share * out.loss
+                grads = out.grads if grads is None else {name: grads[name] + out.grads[name] for name in grads}
+        if not np.isfinite(loss):
+            return loss, float("nan")
+        return loss, self._optimizer.update(self._params, grads, learning_rate)
+
+    def params(self) -> dict[str, np.ndarray]:
+        """A copy of the parameters."""
+        return {name: value.copy() for name, value in self._params.items()}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """A copy of the optimizer's arrays: `first/NAME`, `second/NAME`, and `updates`, their count."""
+        optimizer = self._optimizer
+        arrays = {f"first/{name}": value.copy() for name, value in optimizer.first.items()}
+        arrays |= {f"second/{name}": value.copy() for name, value in optimizer.second.items()}
+        return arrays | {"updates": np.array(optimizer.updates, np.int64)}
+
+    def load(self, params: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> None:
+        """Go on from what `params()` and `state()` gave; names and shapes must be this learner's."""
+        wanted = self.state()
+        for name in wanted.keys() | state.keys():
+            if name not in state or name not in wanted or np.shape(state[name]) != wanted[name].shape:
+                raise ValueError(f"optimizer state {name!r} does not fit this model")
+        self._model.bind(params)  # checks them
+        for name in self._params:
+            self._params[name] = params[name].copy()
+            self._optimizer.first[name] = state[f"first/{name}"].copy()
+            self._optimizer.second[name] = state[f"second/{name}"].copy()
+        self._optimizer.updates = int(state["updates"])
