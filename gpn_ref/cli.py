@@ -19,6 +19,8 @@ class Parser(argparse.ArgumentParser):
 
 def run(main, prog):
     """Call `main()`; turn bad input into one line on stderr and exit status 2, Ctrl-C into status 130."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal of few letters gets question marks
     try:
         sys.exit(main())
     except KeyboardInterrupt:

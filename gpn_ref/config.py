@@ -112,6 +112,8 @@ def require_bool(name, value):
 PRESETS = {
     # for simulators and tests
     "nano": ModelConfig(vocab_size=257, d_state=16, d_emb=8, d_ffn=24, n_heads=2, d_key=8, d_value=8),
+    # what `train_tiny` trains in minutes
+    "mini": ModelConfig(vocab_size=512, d_state=128, d_emb=64, d_ffn=344, n_heads=8, d_key=32, d_value=32),
     # the sizes that the benchmarks name
     "tiny": ModelConfig(vocab_size=512, d_state=256, d_emb=128, d_ffn=688, n_heads=4, d_key=32, d_value=64),
     "small": ModelConfig(vocab_size=4096, d_state=768, d_emb=256, d_ffn=2048, n_heads=6, d_key=64, d_value=128),
@@ -123,4 +125,26 @@ PRESETS = {
         vocab_size=32000, d_state=1920, d_emb=768, d_ffn=4864, n_heads=11, d_key=128, d_value=256, n_layers=2
     ),
     "paper-gpn": ModelConfig(vocab_size=32000, d_state=3184, d_emb=768, d_ffn=8384),
+}
+
+# what `train_tiny` does where its flags do not say otherwise
+DEFAULTS = {
+    "corpus": "stories",
+    "text": [],
+    "model": None,  # as the preset
+    "preset": "tiny",
+    "layers": None,  # as the preset
+    "vocab_size": 1024,
+    "backend": "numpy",
+    "steps": 400,
+    "batch_size": 16,
+    "window": 96,
+    "learning_rate": 1e-3,
+    "warmup_steps": 100,
+    "window_start": None,  # as the task: stories begin anew each window, long documents are seen whole
+    "bptt": 0,
+    "accumulation": 1,
+    "seed": 0,
+    "evaluate_every": 100,
+    "checkpoint_every": 50,
 }

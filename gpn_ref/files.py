@@ -23,6 +23,12 @@ def atomic_write(path, mode="w"):
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
+        if os.name == "posix":  # bring the rename to the disk; Windows can't open directories
+            directory = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.filename == str(temporary):

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a line of the source stands whole)
 """Faults planted into the source, to see that the checks have teeth: file, function, its exact line, the replacement.
 
 The first table is caught by the gradient check alone: the backward no longer undoes its forward. The second is caught

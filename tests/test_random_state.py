@@ -29,9 +29,7 @@ def test_state_goes_through_json(before):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(
-    "state", [{}, None, [], {"bit_generator": "PCG64"}, {"bit_generator": "MT19937", "state": 1}]
-)
+@pytest.mark.parametrize("state", [{}, None, [], {"bit_generator": "PCG64"}, {"bit_generator": "MT19937", "state": 1}])
 def test_what_is_no_state(state):
     with pytest.raises(ValueError, match=r"is not the state of a random generator$"):
         load(generator(0, "x"), state)

@@ -1,0 +1,263 @@
+"""Train a Grounded Prediction Network on text, from nothing to samples, in one command.
+
+Without flags: the model with a memory, on the stories that ship, for about three minutes. Everything goes
+into a run directory, and --resume goes on from its newest checkpoint, as if never stopped, with the choices
+that it began with. Ctrl-C finishes the step and saves; once more stops at once.
+
+Exit status: 0 trained; 1 the loss or gradient is no longer finite; 2 bad input; 130 or 143 stopped by Ctrl-C
+or SIGTERM.
+"""
+
+import json
+import math
+import sys
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+
+from gpn_ref import cli
+from gpn_ref.config import DEFAULTS, PRESETS
+from gpn_ref.files import atomic_write
+from gpn_ref.measures import perplexity
+from gpn_ref.model import BACKENDS
+from gpn_ref.parameters import count_params
+from gpn_ref.text.tokenizer import SMALLEST_VOCAB, format_ranks, ranks_of
+from gpn_ref.text.trigram import Trigram
+from gpn_ref.training.experiment import (
+    choose_model,
+    model_name,
+    new_experiment,
+    restore_experiment,
+)
+from gpn_ref.training.figure import draw_losses
+from gpn_ref.training.interrupts import Interrupts
+from gpn_ref.training.run_directory import RunDirectory, require_free
+from gpn_ref.training.tasks import NAMES
+from gpn_ref.training.trainer import Diverged, Trainer
+
+PROG = "python -m gpn_ref.train_tiny"
+EXAMPLES = """examples:
+  python -m gpn_ref.train_tiny
+  python -m gpn_ref.train_tiny --model gpn
+  python -m gpn_ref.train_tiny --corpus python-docs --steps 200 --out runs/docs
+  python -m gpn_ref.train_tiny --text book.txt --vocab-size 2048 --window-start any
+  python -m gpn_ref.train_tiny --resume runs/docs
+"""
+
+
+def parser():
+    parser = cli.Parser(prog=PROG, description=__doc__, epilog=EXAMPLES)
+
+    def add(flag, kind, metavar, text, **more):
+        default = DEFAULTS[flag.replace("-", "_")]
+        shown = "" if default in (None, []) else f" (default {default})"
+        parser.add_argument(f"--{flag}", type=kind, metavar=metavar, help=text + shown, **more)
+
+    size = cli.integer(1)
+    add("corpus", cli.one_of("corpus", NAMES), "NAME", f"what to learn: {', '.join(NAMES)}")
+    add("text", str, "FILE", "learn these UTF-8 files instead", nargs="+")
+    add(
+        "vocab-size",
+        cli.integer(SMALLEST_VOCAB),
+        "N",
+        "tokens of the tokenizer made for python-docs, shakespeare, --text",
+    )
+    add(
+        "model",
+        cli.one_of("model", ["gpn", "gpn+m"]),
+        "NAME",
+        "gpn+m: with a memory (default); gpn: as large, without",
+    )
+    add("preset", cli.one_of("preset", list(PRESETS)), "NAME", f"sizes: {', '.join(PRESETS)}")
+    add("layers", size, "N", "layers (default: the preset's)")
+    add("steps", size, "N", "optimizer steps")
+    add("batch-size", size, "N", "sequences a step")
+    add("window", size, "N", "tokens of a sequence a step")
+    add(
+        "window-start",
+        cli.one_of("window start", ["document", "any"]),
+        "WHERE",
+        "where windows begin: document (default for stories), or any token (for others)",
+    )
+    add("bptt", cli.integer(0), "N", "cut the gradient every N tokens; 0: never")
+    add("accumulation", size, "N", "parts of a batch, one after the other, to save memory")
+    add("learning-rate", cli.number(above=0), "X", "its peak; AdamW, then a cosine down to a tenth of it")
+    add("warmup-steps", cli.integer(0), "N", "steps up to the peak")
+    add("seed", cli.integer(0), "N", "of initial values, batches and samples")
+    add("evaluate-every", size, "N", "steps from one validation and sample to the next")
+    add("checkpoint-every", size, "N", "steps from one checkpoint to the next")
+    add("backend", cli.one_of("backend", list(BACKENDS)), "NAME", f"what computes: {', '.join(BACKENDS)}")
+    parser.add_argument("--out", metavar="DIR", help="the run directory, new or empty (default: a new one in runs/)")
+    parser.add_argument("--resume", metavar="RUN", help="go on with the run of this directory")
+    return parser
+
+
+def main(arguments=None):
+    options = vars(parser().parse_args(arguments))
+    out, resume = options.pop("out"), options.pop("resume")
+    if options["text"]:
+        options["text"] = [str(Path(file).resolve()) for file in options["text"]]
+    given = {name: value for name, value in options.items() if value is not None}
+    if not resume:
+        trainer = Trainer(*begin(out, given))
+    else:
+        trainer = Trainer(*reopen(resume, out, given))
+        trainer.resume(warn=lambda line: print(f"{PROG}: {line}; looking at the one before", file=sys.stderr))
+        if trainer.finished and trainer.run.results_path.exists():
+            print(f"{resume} is finished: all {trainer.step} steps are done; see {resume}/results.json")
+            return 0
+    announce(trainer)
+    return train(trainer)
+
+
+def begin(out, given):
+    """A new run directory and its experiment, from the flags that were given."""
+    require_sensible(given)
+    if out:
+        require_free(out)
+    experiment = new_experiment(given)
+    path = Path(out) if out else fresh_directory(experiment)
+    counts = np.bincount(experiment.task.tokens, minlength=experiment.encoding.n_vocab)
+    ranks = format_ranks(ranks_of(experiment.encoding))
+    return RunDirectory.create(path, experiment.config(), ranks, counts), experiment
+
+
+def reopen(resume, out, given):
+    """The run directory to go on with, and its experiment; ValueError if a flag asks for something else."""
+    run = RunDirectory(resume)
+    if out:
+        raise ValueError(f"--out {out} and --resume {resume} contradict each other; a run goes on in its own directory")
+    for name, value in given.items():
+        began = run.config["choices"].get(name)
+        if value != began:
+            flag = "--" + name.replace("_", "-")
+            raise ValueError(f"{flag} is {value}, but the run in {resume} began with {began}; leave {flag} out")
+    return run, restore_experiment(run)
+
+
+def require_sensible(given):
+    """ValueError for flags that would have no effect."""
+    if "text" in given and "corpus" in given:
+        raise ValueError(f"--corpus {given['corpus']} and --text contradict each other; give one of them")
+    corpus = None if "text" in given else given.get("corpus", DEFAULTS["corpus"])
+    fixed = {"stories": ["vocab_size"], "recall": ["vocab_size", "window", "window_start"]}
+    for name in fixed.get(corpus, []):
+        if name in given:
+            raise ValueError(f"--{name.replace('_', '-')} has no effect on the corpus {corpus}; leave it out")
+
+
+def fresh_directory(experiment):
+    """runs/stories-gpn+m, runs/stories-gpn+m-2, ...: the first that does not exist."""
+    name = "".join(c if c.isalnum() or c in "-_." else "-" for c in experiment.corpus["name"])
+    name = f"{name}-{model_name(experiment.model_config)}"
+    paths = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
+    return next(path for path in paths if not path.exists())
+
+
+def announce(trainer):
+    """Say what is about to be trained, on what, for how long."""
+    experiment, choices = trainer.experiment, trainer.experiment.choices
+    model, training = experiment.model_config, experiment.train_config
+    memory = f", {model.n_heads} heads of {model.d_key} × {model.d_value}" if model.n_heads else ", no memory"
+    lines = experiment.task.describe() | {
+        "model": f"{model_name(model)}: D {model.d_state}, E {model.d_emb}, F {model.d_ffn}{memory}, "
+        f"{model.n_layers} layer{'s' * (model.n_layers > 1)}; {count_params(model):,} parameters",
+    }
+    if not model.n_heads and PRESETS[choices["preset"]].n_heads:
+        with_memory = choose_model(choices["preset"], "gpn+m", choices["layers"], model.vocab_size)
+        lines["compare"] = f"gpn+m of this preset has {count_params(with_memory):,} parameters"
+    lines["training"] = (
+        f"{training.steps} steps of {experiment.task.batch_size(training)}, "
+        f"peak learning rate {training.learning_rate:g}, seed {training.seed}"
+    )
+    lines["run"] = f"{trainer.run.path}"
+    if trainer.step:
+        lines["run"] += f", going on after step {trainer.step}"
+    for name, text in lines.items():
+        print(f"{name:10} {text}")
+    print(flush=True)
+
+
+def train(trainer):
+    """Train to the end, or to a signal; returns the exit status."""
+    run = trainer.run
+    baselines = measure_baselines(trainer.experiment)
+    with Interrupts() as stop:
+        try:
+            trainer.train(stop)
+        except Diverged as error:
+            print(f"{PROG}: {error}", file=sys.stderr)
+            return 1
+    draw_losses(run.path / "loss.png", run.path.name, run.metrics(), baselines)
+    if not trainer.finished:
+        print(f"stopped and saved after step {trainer.step}; go on with: {PROG} --resume {run.path}")
+        return stop.exit_status
+    report(trainer, baselines)
+    return 0
+
+
+def measure_baselines(experiment):
+    """What two models without training lose on the same validation text, in nats per token."""
+    vocab_size = experiment.encoding.n_vocab
+    trigram = Trigram(experiment.task.tokens, vocab_size)
+    return {
+        f"any token alike, ln {vocab_size}": math.log(vocab_size),
+        "trigram": experiment.validation.trigram_loss(trigram),
+    }
+
+
+def report(trainer, baselines):
+    """Print and keep what the finished run came to."""
+    run, experiment = trainer.run, trainer.experiment
+    name = model_name(experiment.model_config)
+    bound = experiment.model.bind(trainer.learner.params())
+    last = run.metrics()[-1]
+    answers = experiment.task.questions(bound)
+    results = {
+        "steps": trainer.step,
+        "tokens": trainer.tokens,
+        "parameters": count_params(experiment.model_config),
+        "validation_loss": last["validation_loss"],
+        "validation_bits_per_byte": last["validation_bits_per_byte"],
+        "baseline_losses": baselines,
+    }
+    print_samples(run)
+    print_losses(baselines | {name: last["validation_loss"]}, experiment.validation)
+    if answers:
+        results |= {
+            "accuracy": answers.accuracy,
+            "chance": answers.chance,
+            "by_distance": answers.by_distance(),
+        }
+        print_answers(answers)
+        if experiment.model_config.n_heads:
+            corpus = experiment.corpus["name"]
+            print(f"    to see what the memory does, train without it: {PROG} --corpus {corpus} --model gpn")
+    with atomic_write(run.results_path) as file:
+        file.write(json.dumps(results, indent=2) + "\n")
+    print(f"\nfiles      {run.path}/: loss.png, samples.txt, metrics.jsonl, results.json, checkpoints/")
+    print(f"next       python -m gpn_ref.sample {run.path}")
+
+
+def print_samples(run):
+    samples = run.samples()
+    for title, text in (samples[0], samples[-1]):
+        print(f"\n{title}\n" + "\n".join(f"    {line}" for line in text.splitlines()))
+
+
+def print_losses(losses, validation):
+    print(f"\n{'on the validation text':28} {'nats per token':>15} {'perplexity':>12} {'bits per byte':>15}")
+    for name, loss in losses.items():
+        print(f"{name:28} {loss:15.3f} {perplexity(loss):12.4g} {validation.bits_per_byte(loss):15.3f}")
+
+
+def print_answers(answers):
+    print("\nwords that only the text before tells:", end=" ")
+    print(f"{answers.accuracy:.2f} right; chance {answers.chance:.2f}")
+    for distance, row in answers.by_distance().items():
+        print(f"    {distance:32} {row['accuracy']:.2f} of {row['questions']}")
+
+
+if __name__ == "__main__":
+    cli.run(main, PROG)

@@ -1,0 +1,119 @@
+"""What a model is trained on, text or the recall task: batches, validation, questions with known answers."""
+
+from dataclasses import asdict
+from hashlib import sha256
+
+import numpy as np
+
+from gpn_ref import measures
+from gpn_ref.cli import unknown
+from gpn_ref.files import DATA
+from gpn_ref.text import corpora
+from gpn_ref.text.batches import Batches, encode_documents, validation_windows
+from gpn_ref.text.recall import RecallBatches, RecallConfig, recall_evaluation, recall_ranks
+from gpn_ref.text.tokenizer import encoding_from_ranks, load_tokenizer, token_byte_lengths, train_bpe
+
+NAMES = [*corpora.CORPORA, "recall"]
+VALIDATION_TOKENS = 2**16  # at most, so that validation stays cheap beside any corpus
+RECALL_ROWS = 256  # sequences of an evaluation
+UNTRAINED_GAPS = (16, 32)
+
+
+def load_task(name, files=(), vocab_size=None, encoding=None):
+    """The task of a corpus, by name, or of text files.
+
+    `encoding` is the tokenizer of a run that goes on; else stories bring theirs, and other text gets a
+    byte-pair encoding of `vocab_size` tokens, made from its training part.
+    """
+    if name not in NAMES and not files:
+        raise ValueError(unknown("corpus", name, NAMES))
+    if name == "recall" and not files:
+        return RecallTask(RecallConfig())
+    corpus = corpora.load_corpus(name, files)
+    if encoding is None and corpus.cloze:
+        encoding = load_tokenizer(DATA / "stories" / "tokenizer.ranks")
+    elif encoding is None:
+        encoding = encoding_from_ranks(train_bpe("\n\n".join(corpus.train), vocab_size))
+    return TextTask(corpus, encoding)
+
+
+class TextTask:
+    """A corpus in tokens."""
+
+    def __init__(self, corpus, encoding):
+        self.name, self.encoding, self.cloze_items = corpus.name, encoding, corpus.cloze
+        self.documents = len(corpus.train)
+        self.window_start = "document" if corpus.cloze else "any"
+        self.tokens, self.starts = encode_documents(corpus.train, encoding)
+        self.validation_tokens, self.validation_starts = encode_documents(corpus.validation, encoding)
+
+    def describe(self):
+        """A line on the text and a line on the tokenizer."""
+        n_bytes = int(token_byte_lengths(self.encoding)[self.tokens].sum())
+        return {
+            "corpus": f"{self.name}: {n_bytes:,} bytes, {len(self.tokens):,} tokens in {self.documents:,} "
+            f"documents; {len(self.validation_tokens):,} tokens apart for validation",
+            "tokenizer": f"{self.encoding.n_vocab:,} tokens; "
+            f"{n_bytes / len(self.tokens):.2f} bytes of this text a token",
+        }
+
+    def batch_size(self, train_config):
+        """A batch in words."""
+        return f"{train_config.batch_size} sequences of {train_config.window} tokens"
+
+    def checksum(self):
+        """Changes with any token of the text."""
+        return sha256(self.tokens.tobytes() + self.validation_tokens.tobytes()).hexdigest()
+
+    def batches(self, train_config):
+        """Endless training batches, whose position can be saved."""
+        return Batches(self.tokens, self.starts, train_config)
+
+    def validation(self, train_config):
+        """At most VALIDATION_TOKENS of the text held back, in windows as long as those of training."""
+        window = train_config.window
+        batch_size, limit = max(1, measures.BATCH_TOKENS // window), max(1, VALIDATION_TOKENS // window)
+        windows = validation_windows(self.validation_tokens, self.validation_starts, batch_size, window, limit)
+        return measures.Validation(windows, self.encoding)
+
+    def questions(self, bound):
+        """What the model answers of the cloze set, a `measures.Answers`, or None without one."""
+        return measures.cloze(bound, self.cloze_items, self.encoding) if self.cloze_items else None
+
+
+class RecallTask:
+    """Multi-query associative recall, generated as it is needed; the same methods as TextTask."""
+
+    name, window_start = "recall", "document"
+
+    def __init__(self, config):
+        self.config = config
+        self.encoding = encoding_from_ranks(recall_ranks(config))
+        rows = [recall_evaluation(config, RECALL_ROWS, gap, seed=1)[:2] for gap in config.gaps]
+        # a sample, for token counts and the trigram
+        self.tokens = np.concatenate([inputs.ravel() for inputs, _ in rows])
+
+    def describe(self):
+        config = self.config
+        return {
+            "task": f"recall: {config.pairs} pairs of {config.n_keys} keys and {config.n_values} values, a gap "
+            f"of {', '.join(map(str, config.gaps))} tokens, then the keys again: which values?",
+            "tokenizer": f"{self.encoding.n_vocab} tokens, one a key, value or filler",
+        }
+
+    def batch_size(self, train_config):
+        lengths = [4 * self.config.pairs + gap for gap in self.config.gaps]
+        return f"{train_config.batch_size} sequences of {min(lengths)} to {max(lengths)} tokens"
+
+    def checksum(self):
+        return sha256(repr(asdict(self.config)).encode()).hexdigest()
+
+    def batches(self, train_config):
+        return RecallBatches(self.config, train_config)
+
+    def validation(self, train_config):
+        sequences = [recall_evaluation(self.config, RECALL_ROWS, gap) for gap in self.config.gaps]
+        return measures.Validation([(inputs, targets) for inputs, targets, _ in sequences], self.encoding)
+
+    def questions(self, bound):
+        return measures.recall(bound, self.config, (*self.config.gaps, *UNTRAINED_GAPS), RECALL_ROWS)
