@@ -41,9 +41,10 @@ def read_text(path):
     data = Path(path).read_bytes()
     if not data:
         raise ValueError(f"{path} is empty; it must hold UTF-8 text")
-    if 0 in data:
-        raise ValueError(f"{path} is a binary file: byte {data.index(0)} is 0; it must hold UTF-8 text")
     try:
-        return data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text: byte {error.start} is 0x{data[error.start]:02x}") from None
+    if "\0" in text:
+        raise ValueError(f"{path} is a binary file: byte {data.index(0)} is 0; it must hold UTF-8 text")
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")

@@ -86,7 +86,7 @@ def test_validation_is_small_even_where_paragraphs_are_long(tmp_path):
         (b"ab\xff", "is not UTF-8 text: byte 2 is 0xff"),
         ("Grüße".encode("latin-1"), "is not UTF-8 text: byte 2 is 0xfc"),
         ("text".encode("utf-16"), "is not UTF-8 text: byte 0 is 0xff"),
-        (b"MZ\x00\x00\x01\x00", "is a binary file: byte 2 is 0"),
+        (b"MZ\x00\x00\x01\x00", "is a binary file: byte 2 is 0; it must hold UTF-8 text"),
     ],
 )
 def test_what_is_no_text(tmp_path, data, message):
