@@ -1,7 +1,8 @@
 """Every size and every default of the package: the model's, the training's, and the named presets."""
 
 from dataclasses import asdict, dataclass, fields
-from math import isfinite
+from numbers import Integral, Real
+from sys import float_info
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ModelConfig:
     def __post_init__(self):
         sized = ["vocab_size", "d_state", "d_emb", "d_ffn", "n_layers"]
         for name in sized + ["n_heads", "d_key", "d_value"]:
-            require_integer(name, getattr(self, name), at_least=1 if name in sized or self.n_heads else 0)
+            _set_integer(self, name, at_least=1 if name in sized or self.n_heads else 0)
         for name in ("decode_bias", "decay_first"):
             require_bool(name, getattr(self, name))
         if not self.n_heads and (self.d_key or self.d_value):
@@ -53,9 +54,9 @@ class TrainConfig:
 
     def __post_init__(self):
         for name in ("steps", "batch_size", "window", "accumulation"):
-            require_integer(name, getattr(self, name), at_least=1)
+            _set_integer(self, name, at_least=1)
         for name in ("bptt", "warmup_steps", "seed"):
-            require_integer(name, getattr(self, name), at_least=0)
+            _set_integer(self, name, at_least=0)
         for name in ("learning_rate", "epsilon", "clip_norm"):
             require_number(name, getattr(self, name), above=0)
         for name in ("beta1", "beta2"):
@@ -89,19 +90,25 @@ def config_from_dict(kind, values):
         raise ValueError(f"{kind.__name__}: {error}") from None
 
 
+def _set_integer(config, name, at_least):
+    object.__setattr__(config, name, require_integer(name, getattr(config, name), at_least))
+
+
 def require_integer(name, value, at_least):
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+    """The value as an int; NumPy's integers are welcome."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"{name} is {value!r}; it must be a whole number, {at_least} or more")
+    return int(value)
 
 
 def require_number(name, value, at_least=None, above=None, below=None):
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+    good = isinstance(value, Real) and not isinstance(value, bool) and abs(value) <= float_info.max
     good = good and (at_least is None or value >= at_least)
     good = good and (above is None or value > above) and (below is None or value < below)
     if not good:
         bounds = [("at least", at_least), ("above", above), ("below", below)]
         wanted = " and ".join(f"{word} {bound}" for word, bound in bounds if bound is not None)
-        raise ValueError(f"{name} is {value!r}; it must be a number {wanted}")
+        raise ValueError(f"{name} is {value!r:.60}; it must be a finite number{' ' * bool(wanted)}{wanted}")
 
 
 def require_bool(name, value):
@@ -132,15 +139,20 @@ DEFAULTS = {
     "corpus": "stories",
     "text": [],
     "model": None,  # as the preset
-    "preset": "tiny",
+    "preset": "mini",
     "layers": None,  # as the preset
-    "vocab_size": 1024,
+    "vocab_size": 1024,  # of the tokenizer made for text that brings none
+    "recall_pairs": 4,
+    "recall_n_keys": 31,
+    "recall_n_values": 32,
+    "recall_gaps": [0, 4, 8],
     "backend": "numpy",
-    "steps": 400,
-    "batch_size": 16,
-    "window": 96,
-    "learning_rate": 1e-3,
-    "warmup_steps": 100,
+    "steps": 800,
+    "batch_size": 32,
+    "window": 64,
+    "learning_rate": 3e-3,
+    "warmup_steps": 60,
+    "beta2": 0.99,  # with 0.95 as in the paper this learning rate is too high, and recall comes later or never
     "window_start": None,  # as the task: stories begin anew each window, long documents are seen whole
     "bptt": 0,
     "accumulation": 1,

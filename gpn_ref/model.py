@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpn_ref.config import ModelConfig, TrainConfig
+from gpn_ref.config import ModelConfig, TrainConfig, require_integer, require_number
 from gpn_ref.parameters import check_params
 from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
@@ -59,7 +59,9 @@ class Model:
 
     def initial_state(self, batch_size: int, dtype=np.float32) -> State:
         """The zero state, in which every text starts."""
-        return gpn.initial_state(self.config, batch_size, dtype)
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"dtype is {dtype!r}; it must be float32 or float64")
+        return gpn.initial_state(self.config, require_integer("batch_size", batch_size, at_least=1), dtype)
 
     def loss_and_grads(self, params, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
         """Short for `bind(params).loss_and_grads(...)`."""
@@ -87,6 +89,7 @@ class BoundModel:
         inputs, targets (B, T): integers below V. `state` is where the window starts (None: the zero state), `d_state`
         the gradient that flows into its final state (None: zero). Windows of lengths T_i chain with scale T_i / T.
         """
+        require_number("scale", scale)
         inputs = self._tokens("inputs", inputs, ("B", "T"))
         targets = self._tokens("targets", targets, ("B", "T"))
         if inputs.shape != targets.shape:
@@ -113,8 +116,11 @@ class BoundModel:
         return decode_forward(self._params, state.predicted)[0], state
 
     def _tokens(self, name, tokens, axes):
-        tokens = np.asarray(tokens)
         wanted = f"({', '.join(axes)})"
+        try:
+            tokens = np.asarray(tokens)
+        except ValueError:
+            raise ValueError(f"{name} has rows of different lengths; it must hold integers, {wanted}") from None
         if tokens.dtype.kind not in "iu":
             raise ValueError(f"{name} has type {tokens.dtype}; it must hold integers, {wanted}")
         if tokens.ndim != len(axes) or tokens.size == 0:
@@ -131,7 +137,16 @@ class BoundModel:
             return zero
         if not isinstance(state, State):
             raise ValueError(f"{name} is a {type(state).__name__}; it must be a State or None")
+        arrays = []
         for field, value, wanted in zip(State._fields, state, zero, strict=True):
-            if np.shape(value) != wanted.shape:
-                raise ValueError(f"{name}.{field} has shape {np.shape(value)}; it must be {wanted.shape}")
-        return State(*(np.asarray(value, self._dtype) for value in state))
+            kind = getattr(value, "dtype", None)
+            if kind not in (np.float32, np.float64):
+                kind = kind or type(value).__name__
+                raise ValueError(f"{name}.{field} is {kind}; it must be a float32 or float64 array")
+            if value.shape != wanted.shape:
+                raise ValueError(f"{name}.{field} has shape {value.shape}; it must be {wanted.shape}")
+            with np.errstate(over="ignore"):  # what float32 can't hold is told below
+                arrays.append(np.asarray(value, self._dtype))
+            if not np.isfinite(arrays[-1]).all():
+                raise ValueError(f"{name}.{field} has entries that are not finite in {self._dtype}")
+        return State(*arrays)

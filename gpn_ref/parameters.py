@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from gpn_ref.config import ModelConfig
+from gpn_ref.config import ModelConfig, require_integer
 from gpn_ref.random_state import generator
 
 
@@ -104,7 +104,11 @@ def count_params(config: ModelConfig) -> int:
 
 def init_params(config: ModelConfig, seed: int = 0, dtype=np.float32) -> dict[str, np.ndarray]:
     """A new model's parameters: name -> array. The same seed gives the same values."""
-    rng = generator(seed, "initial values")
+    if not isinstance(config, ModelConfig):
+        raise ValueError(f"config is a {type(config).__name__}; it must be a ModelConfig")
+    if dtype not in (np.float32, np.float64):
+        raise ValueError(f"dtype is {dtype!r}; it must be float32 or float64")
+    rng = generator(require_integer("seed", seed, at_least=0), "initial values")
     return {name: init(rng, shape).astype(dtype) for name, (shape, init) in parameter_table(config).items()}
 
 
@@ -115,6 +119,8 @@ def is_decayed(name: str, shape: tuple[int, ...]) -> bool:
 
 def check_params(params: dict[str, np.ndarray], config: ModelConfig) -> None:
     """A missing, extra, misshapen or non-finite parameter, or mixed types, is a ValueError that names it."""
+    if not isinstance(params, dict):
+        raise ValueError(f"params is a {type(params).__name__}; it must be a dict of names and arrays")
     shapes = parameter_shapes(config)
     for name in params:
         if name not in shapes:
@@ -124,8 +130,9 @@ def check_params(params: dict[str, np.ndarray], config: ModelConfig) -> None:
         if name not in params:
             raise ValueError(f"parameter {name!r} is missing")
         value = params[name]
-        if not isinstance(value, np.ndarray) or value.dtype not in (np.float32, np.float64):
-            kind = getattr(value, "dtype", type(value).__name__)
+        plain = type(value) in (np.ndarray, np.memmap)  # a matrix or a masked array computes other things
+        if not plain or value.dtype not in (np.float32, np.float64):
+            kind = value.dtype if plain else type(value).__name__
             raise ValueError(f"parameter {name!r} is {kind}; it must be a float32 or float64 array")
         if value.shape != shape:
             raise ValueError(f"parameter {name!r} has shape {value.shape}; it must be {shape}")

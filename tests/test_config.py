@@ -3,6 +3,7 @@
 import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from gpn_ref.config import PRESETS, ModelConfig, TrainConfig, config_from_dict, config_to_dict
@@ -31,10 +32,11 @@ def test_bad_sizes(changes, message):
     [
         ({"steps": 0}, "steps is 0; it must be a whole number, 1 or more"),
         ({"bptt": -1}, "bptt is -1"),
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a number above 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; it must be a finite number above 0"),
         ({"learning_rate": float("nan")}, "learning_rate is nan"),
         ({"clip_norm": float("inf")}, "clip_norm is inf"),
-        ({"beta1": 1.0}, "beta1 is 1.0; it must be a number at least 0 and below 1"),
+        ({"clip_norm": 10**400}, "clip_norm is 1000000000"),
+        ({"beta1": 1.0}, "beta1 is 1.0; it must be a finite number at least 0 and below 1"),
         ({"weight_decay": "0.1"}, "weight_decay is '0.1'"),
         ({"window_start": "middle"}, "window_start is 'middle'; it must be 'document' or 'any'"),
         ({"batch_size": 16, "accumulation": 3}, "batch_size is 16; it must be a multiple of accumulation, 3"),
@@ -48,6 +50,11 @@ def test_bad_training(changes, message):
 @pytest.mark.parametrize("config", [*PRESETS.values(), TrainConfig(learning_rate=1e-3)])
 def test_json_round_trip(config):
     assert config_from_dict(type(config), json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+def test_numpy_integers_are_whole_numbers():
+    config = dataclasses.replace(PRESETS["nano"], vocab_size=np.int64(257))
+    assert config == PRESETS["nano"] and type(config.vocab_size) is int
 
 
 def test_unknown_and_missing_fields_are_named():

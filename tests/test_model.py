@@ -56,6 +56,11 @@ def test_any_integers_lists_and_views_are_tokens(bound, kind):
         np.testing.assert_array_equal(bound.forward(tokens).logits, expected)
 
 
+def spoiled(value):
+    zero = load_model(CONFIG).initial_state(1, np.float64)
+    return zero._replace(grounded=zero.grounded + value)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -79,6 +84,18 @@ def test_any_integers_lists_and_views_are_tokens(bound, kind):
             lambda b: b.loss_and_grads([[1]], [[1]], None, State(np.zeros((1, 16)), np.zeros((1, 16)), np.zeros(0))),
             r"d_state.memory has shape \(0,\); it must be \(1, 2, 8, 8\)",
         ),
+        (lambda b: b.forward([[1, 2], [3]]), "inputs has rows of different lengths"),
+        (lambda b: b.step([1], spoiled(np.nan)), "state.grounded has entries that are not finite in float32"),
+        (lambda b: b.step([1], spoiled(1e300)), "state.grounded has entries that are not finite in float32"),
+        (lambda b: b.step([1], spoiled(1j)), "state.grounded is complex128; it must be a float32 or float64 array"),
+        (lambda b: b.loss_and_grads([[1]], [[1]], scale=np.nan), "scale is nan; it must be a finite number"),
+        (lambda b: b.loss_and_grads([[1]], [[1]], scale=None), "scale is None; it must be a finite number"),
+        (lambda b: load_model(CONFIG).bind(None), "params is a NoneType; it must be a dict"),
+        (lambda b: load_model(CONFIG).initial_state(0), "batch_size is 0; it must be a whole number, 1 or more"),
+        (lambda b: load_model(CONFIG).initial_state(1, int), "dtype is <class 'int'>; it must be float32 or float64"),
+        (lambda b: init_params("nano"), "config is a str; it must be a ModelConfig"),
+        (lambda b: init_params(CONFIG, seed=-1), "seed is -1; it must be a whole number, 0 or more"),
+        (lambda b: init_params(CONFIG, dtype=np.float16), "it must be float32 or float64"),
         (lambda b: load_model(CONFIG, backend="tpu"), "unknown backend 'tpu'; it must be one of numpy"),
         (lambda b: load_model({"d_state": 3}), "config is a dict; it must be a ModelConfig"),
         (lambda b: load_model(CONFIG).bind({}), "parameter 'embedding.weight' is missing"),

@@ -86,6 +86,7 @@ def broken(**changes):
         (broken(decode__norm__weight=np.zeros(15, np.float32)), r"has shape \(15,\); it must be \(16,\)"),
         (broken(decode__norm__weight=np.zeros(16, np.float64)), "is float64, but those before it are float32"),
         (broken(decode__norm__weight=np.zeros(16, int)), "is int64; it must be a float32 or float64 array"),
+        (broken(decode__norm__weight=np.ma.zeros(16, np.float32)), "is MaskedArray; it must be a float32 or float64"),
         (broken(decode__norm__weight=[0.0] * 16), "is list; it must be a float32 or float64 array"),
         (
             broken(decode__norm__weight=np.full(16, np.nan, np.float32)),

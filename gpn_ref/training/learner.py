@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpn_ref.config import TrainConfig
+from gpn_ref.config import TrainConfig, require_number
 from gpn_ref.training.optimizer import AdamW
 
 
@@ -13,6 +13,9 @@ class Learner:
     """
 
     def __init__(self, model, params: dict[str, np.ndarray], train_config: TrainConfig):
+        if not isinstance(train_config, TrainConfig):
+            raise ValueError(f"train_config is a {type(train_config).__name__}; it must be a TrainConfig")
+        model.bind(params)  # checks them
         self._model, self._config = model, train_config
         self._params = {name: value.copy() for name, value in params.items()}
         self._optimizer = AdamW(self._params, train_config)
@@ -24,10 +27,19 @@ class Learner:
         and the gradient cut between them; all gradients add up to one. If the loss or the norm is not finite, neither
         parameters nor optimizer change.
         """
+        require_number("learning_rate", learning_rate, at_least=0)
+        inputs, targets = np.asarray(inputs), np.asarray(targets)
+        if inputs.ndim != 2 or inputs.size == 0 or targets.shape != inputs.shape:
+            raise ValueError(
+                f"inputs has shape {inputs.shape} and targets {targets.shape}; both must be (B, T), not empty"
+            )
+        n_parts = self._config.accumulation
+        if len(inputs) < n_parts:
+            raise ValueError(f"the batch has {len(inputs)} sequences, fewer than accumulation, {n_parts}")
         bound = self._model.bind(self._params)
         segment = self._config.bptt or inputs.shape[1]
         loss, grads = 0.0, None
-        parts = zip(*(np.array_split(tokens, self._config.accumulation) for tokens in (inputs, targets)), strict=True)
+        parts = zip(*(np.array_split(tokens, n_parts) for tokens in (inputs, targets)), strict=True)
         for part_inputs, part_targets in parts:
             state = None
             for start in range(0, inputs.shape[1], segment):
@@ -53,11 +65,18 @@ class Learner:
 
     def load(self, params: dict[str, np.ndarray], state: dict[str, np.ndarray]) -> None:
         """Go on from what `params()` and `state()` gave; names and shapes must be this learner's."""
-        wanted = self.state()
-        for name in wanted.keys() | state.keys():
-            if name not in state or name not in wanted or np.shape(state[name]) != wanted[name].shape:
-                raise ValueError(f"optimizer state {name!r} does not fit this model")
         self._model.bind(params)  # checks them
+        wanted = self.state()
+        for name in sorted(wanted.keys() | state.keys()):
+            if name not in wanted or name not in state:
+                raise ValueError(f"optimizer state {name!r} is {'missing' if name in wanted else 'not this model`s'}")
+            value, like = np.asarray(state[name]), wanted[name]
+            if value.shape != like.shape or value.dtype != like.dtype or not np.isfinite(value).all():
+                raise ValueError(f"optimizer state {name!r} must be a finite {like.dtype} array of shape {like.shape}")
+            if not name.startswith("first/") and value.min(initial=0) < 0:
+                raise ValueError(f"optimizer state {name!r} has negative entries")
+        if next(iter(params.values())).dtype != next(iter(self._params.values())).dtype:
+            raise ValueError("the parameters to load are not of this learner's type")
         for name in self._params:
             self._params[name] = params[name].copy()
             self._optimizer.first[name] = state[f"first/{name}"].copy()

@@ -81,12 +81,54 @@ def test_what_it_gives_is_a_copy():
 def test_a_foreign_state_is_refused():
     one = learner()
     state = one.state()
-    with pytest.raises(ValueError, match="optimizer state 'updates' does not fit this model"):
+    with pytest.raises(ValueError, match="optimizer state 'updates' is missing"):
         one.load(one.params(), {name: value for name, value in state.items() if name != "updates"})
-    with pytest.raises(ValueError, match="optimizer state 'first/other' does not fit this model"):
+    with pytest.raises(ValueError, match="optimizer state 'first/other' is not this model"):
         one.load(one.params(), state | {"first/other": np.zeros(1)})
     with pytest.raises(ValueError, match="parameter 'embedding.weight' is missing"):
         one.load({}, state)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("first/decode.norm.weight", np.full(16, np.nan), r"must be a finite float64 array of shape \(16,\)"),
+        ("first/decode.norm.weight", np.zeros(16, np.float32), "must be a finite float64 array"),
+        ("first/decode.norm.weight", np.zeros(15), "must be a finite float64 array"),
+        ("second/decode.norm.weight", np.full(16, -1.0), "has negative entries"),
+        ("updates", np.array(-1), "has negative entries"),
+        ("updates", np.array(1.5), "must be a finite int64 array"),
+    ],
+)
+def test_a_damaged_state_is_refused(name, value, message):
+    one = learner()
+    before = one.params()
+    with pytest.raises(ValueError, match=f"optimizer state '{name}' {message}"):
+        one.load({key: param + 1 for key, param in before.items()}, one.state() | {name: value})
+    same(one.params(), before, 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: learner().step(batch()[0], batch()[1][:, :5], 0.1),
+            r"inputs has shape \(4, 10\) and targets \(4, 5\)",
+        ),
+        (lambda: learner().step([1, 2], [2, 3], 0.1), r"both must be \(B, T\), not empty"),
+        (lambda: learner().step(np.zeros((2, 0), int), np.zeros((2, 0), int), 0.1), "not empty"),
+        (lambda: learner(batch_size=8, accumulation=8).step(*batch(), 0.1), "4 sequences, fewer than accumulation, 8"),
+        (lambda: learner().step(*batch(), float("nan")), "learning_rate is nan; it must be a finite number"),
+        (lambda: learner().step(*batch(), -1.0), "learning_rate is -1.0"),
+        (lambda: learner().step(*batch(), "fast"), "learning_rate is 'fast'"),
+        (lambda: load_model(CONFIG).learner(init_params(CONFIG), None), "train_config is a NoneType"),
+        (lambda: load_model(CONFIG).learner({}, TrainConfig()), "parameter 'embedding.weight' is missing"),
+        (lambda: learner().load(init_params(CONFIG), learner().state()), "not of this learner's type"),
+    ],
+)
+def test_bad_calls_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
 
 
 def test_a_loss_that_is_not_finite_changes_nothing():
