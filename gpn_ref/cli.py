@@ -3,7 +3,9 @@
 import argparse
 import difflib
 import os
+import signal
 import sys
+from contextlib import suppress
 from math import isfinite
 
 
@@ -16,46 +18,108 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         self.exit(2, f"{self.prog}: {message}; see --help\n")
 
+    def _check_value(self, action, value):  # where argparse looks at the name of a subcommand
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(action, unknown(action.dest, value, list(action.choices)))
+
+
+class Lossy:
+    """A stream for progress and messages: where it can't be written to, it goes nowhere, and the work goes on."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+    def write(self, text):
+        self._try(lambda: self._stream.write(text))
+        return len(text)
+
+    def flush(self):
+        self._try(self._stream.flush)
+
+    def _try(self, work):
+        try:
+            work()
+        except OSError:
+            with suppress(OSError):  # what is still buffered must not fail when Python ends
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
 
 def run(main, prog):
-    """Call `main()`; turn bad input into one line on stderr and exit status 2, Ctrl-C into status 130."""
+    """Call `main()`; turn bad input into one line on stderr and exit status 2, Ctrl-C into status 130.
+
+    The line ends with the notes that the error carries.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:  # a closed stream's number must not become a file's
+        pass
+    os.close(number)
+    before = sys.stderr
+    sys.stderr = Lossy(before or open(os.devnull, "w"))
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal of few letters gets question marks
     try:
         sys.exit(main())
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print(f"{prog}: stopped", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(128 + (stop.args or (signal.SIGINT,))[0])
     except BrokenPipeError:  # the reader of our output, `head` say, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-        sys.exit(_one_line(prog, what))
+        reason = error.strerror or str(error)
+        sys.exit(_one_line(prog, f"{error.filename}: {reason}" if error.filename else reason, error))
     except MemoryError as error:
-        sys.exit(_one_line(prog, f"out of memory: {error}"))
+        sys.exit(_one_line(prog, "out of memory" + f": {error}" * bool(str(error)), error))
     except ValueError as error:
-        sys.exit(_one_line(prog, error))
+        sys.exit(_one_line(prog, str(error), error))
+    finally:
+        sys.stderr = before
 
 
-def _one_line(prog, message):
-    print(f"{prog}: {' '.join(str(message).split())}", file=sys.stderr)
+def _one_line(prog, message, error):
+    message = "; ".join([message, *getattr(error, "__notes__", ())])
+    print(f"{prog}: {' '.join(message.split())}", file=sys.stderr)
     return 2
 
 
-def integer(at_least):
-    """An argument type: a whole number, `at_least` or more."""
+def integer(at_least, at_most=10**9):
+    """An argument type: a whole number, from `at_least` to `at_most`."""
 
     def parse(text):
         try:
             value = int(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+            raise argparse.ArgumentTypeError(f"{text!r:.60} is not a whole number") from None
         if value < at_least:
-            raise argparse.ArgumentTypeError(f"{value} is too small; it must be {at_least} or more")
+            raise argparse.ArgumentTypeError(f"{text:.60} is too small; it must be {at_least} or more")
+        if value > at_most:
+            raise argparse.ArgumentTypeError(f"{text:.60} is too large; it must be {at_most} or less")
         return value
 
     return parse
+
+
+SEED = integer(0, 2**63 - 1)
+
+
+def path(text):
+    """An argument type: the name of a file or directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("'' names no file or directory")
+    return text
+
+
+def text(argument):
+    """An argument type: text, which a shell may give as bytes that are none."""
+    try:
+        return os.fsencode(argument).decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is 0x{error.object[error.start]:02x}"
+    except UnicodeEncodeError as error:
+        problem = f"character {error.start + 1} is half a character"
+    raise argparse.ArgumentTypeError(f"this is not UTF-8 text: {problem}")
 
 
 def number(at_least=None, above=None, at_most=None):

@@ -1,5 +1,7 @@
 """Files that are never half-written, and the folder of what ships with the package."""
 
+import codecs
+import errno
 import os
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,38 +10,55 @@ _package = Path(__file__).resolve().parent
 DATA = _package / "data" if (_package / "data").is_dir() else _package.parent / "data"  # a wheel, or a clone
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a write meets; the system names no file then
+
+
+@contextmanager
+def named(path, other=None):
+    """Errors of a full disk inside the block name `path`; so do those that name `other`, a file in its stead."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in FULL or other and error.filename == str(other):
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        raise
+
+
 @contextmanager
 def atomic_write(path, mode="w"):
     """Open a temporary neighbour of `path`; flush it to the disk and rename it over `path` when the block ends well.
 
-    When the block fails nothing is left behind and `path` is as it was. Text is UTF-8 with plain newlines.
+    When the block fails nothing is left behind and `path` is as it was. A symbolic link is followed; what is there
+    and no regular file is an OSError. Text is UTF-8 with plain newlines.
     """
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        code = errno.EISDIR if target.is_dir() else errno.EINVAL
+        raise OSError(code, "it is no regular file, and would be replaced by one", str(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
-        with open(temporary, mode, **text) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if os.name == "posix":  # bring the rename to the disk; Windows can't open directories
-            directory = os.open(path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
-    except BaseException as error:
+        with named(path, temporary):
+            with open(temporary, mode, **text) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            if os.name == "posix":  # bring the rename to the disk; Windows can't open directories
+                directory = os.open(target.parent, os.O_RDONLY)
+                try:
+                    os.fsync(directory)
+                finally:
+                    os.close(directory)
+    except BaseException:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(path)  # the name that the user knows
         raise
 
 
 def read_text(path):
     """The file's text; a file that is empty, binary or not UTF-8 is a ValueError that says so."""
     data = Path(path).read_bytes()
-    if not data:
+    if not data.removeprefix(codecs.BOM_UTF8):
         raise ValueError(f"{path} is empty; it must hold UTF-8 text")
     try:
         text = data.decode("utf-8")

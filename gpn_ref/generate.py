@@ -3,8 +3,9 @@
 import codecs
 
 import numpy as np
+from tqdm import tqdm
 
-from gpn_ref.text.tokenizer import END
+from gpn_ref.text.tokenizer import END, decode_stream
 
 
 def token_probabilities(logits, temperature=1.0, top_k=0, top_p=1.0):
@@ -40,7 +41,7 @@ def generate(bound, rng, end, prompt=(), temperature=1.0, top_k=0, top_p=1.0):
     drawn. The first text goes on from `prompt`, a list of tokens, which is not yielded.
     """
     logits, state = bound.step(np.array([end]), None)
-    for token in prompt:
+    for token in tqdm(prompt, desc="reading the prompt", unit=" tokens", disable=None, leave=False, delay=1):
         logits, state = bound.step(np.array([token]), state)
     while True:
         probabilities = token_probabilities(logits[0], temperature, top_k, top_p)
@@ -56,11 +57,10 @@ def stream_text(tokens, encoding):
     """
     end = encoding.encode_single_token(END)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    for token in tokens:
+    for token, data in decode_stream(tokens, encoding):
+        text = decoder.decode(data, final=token == end)
         if token == end:
-            text = decoder.decode(b"", final=True) + "\n\n"
-        else:
-            text = decoder.decode(encoding.decode_single_token_bytes(token))
+            text += "\n\n"
         if text:
             yield text
     if text := decoder.decode(b"", final=True):

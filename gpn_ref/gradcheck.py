@@ -25,6 +25,7 @@ from gpn_ref.random_state import generator
 from gpn_ref.reference import gpn
 from gpn_ref.reference.gpn import State
 
+PROG = "python -m gpn_ref.gradcheck"
 STEP = 3e-5  # h: the formula errs by an order of h⁴, rounding by 1e-16 / h
 TOLERANCE = 1e-6
 
@@ -135,12 +136,14 @@ def _value(config, point, name, move):
 
 def main(argv=None):
     parser = cli.Parser(
-        prog="gpn_ref.gradcheck",
+        prog=PROG,
         description="Check every hand-written gradient of the reference against centred differences, in float64.",
         epilog="example:\n  python -m gpn_ref.gradcheck --seed 3\n\nexit status: 0 all agree, 1 some do not",
     )
-    parser.add_argument("--seed", type=cli.integer(0), default=0, help="of the checked point (default 0)")
-    parser.add_argument("--directions", type=cli.integer(1), default=4, help="an array at the larger size (default 4)")
+    parser.add_argument("--seed", type=cli.SEED, default=0, help="of the checked point (default 0)")
+    parser.add_argument(
+        "--directions", type=cli.integer(1, 10**4), default=4, help="an array at the larger size (default 4)"
+    )
     arguments = parser.parse_args(argv)
     return report(arguments.seed, arguments.directions)
 
@@ -150,7 +153,7 @@ def report(seed, directions):
     rows = []
     checks = [(name, config, 0) for name, config in CONFIGS.items()] + [("GPN+M, larger", LARGER, directions)]
     for title, config, moves in checks:
-        bar = partial(tqdm, desc=title, leave=False, unit="array")
+        bar = partial(tqdm, desc=title, leave=False, unit=" arrays", disable=None)
         result = check(config, seed, moves, bar)
         print(f"{title} ({result.discarded} unmeasurable points discarded)")
         print(
@@ -166,4 +169,4 @@ def report(seed, directions):
 
 
 if __name__ == "__main__":
-    cli.run(main, "gpn_ref.gradcheck")
+    cli.run(main, PROG)

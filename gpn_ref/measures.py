@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from gpn_ref.text.recall import recall_evaluation
-from gpn_ref.text.tokenizer import END, token_byte_lengths
+from gpn_ref.text.tokenizer import END, byte_lengths, encode
 
 BATCH_TOKENS = 4096  # of an evaluation's batch: many enough for fast products, few enough for the memory
 
@@ -38,8 +38,7 @@ class Validation:
     def __init__(self, batches, encoding):
         self.batches = batches
         self.size = sum(targets.size for _, targets in batches)
-        lengths = token_byte_lengths(encoding)
-        self.bytes = sum(int(lengths[targets].sum()) for _, targets in batches)
+        self.bytes = sum(int(byte_lengths(targets, encoding).sum()) for _, targets in batches)
 
     def loss(self, bound):
         """Mean cross entropy of a bound model in nats per token."""
@@ -91,8 +90,8 @@ def cloze_question(item, encoding):
     text, answer = item["text"], item["answer"]
     if not answer or not text.endswith(answer):
         raise ValueError(f"the cloze passage {text[-60:]!r} does not end with its answer {answer!r}")
-    prefix = [encoding.encode_single_token(END), *encoding.encode_ordinary(text.removesuffix(answer))]
-    return prefix, encoding.encode_ordinary(answer)[0]
+    prefix = [encoding.encode_single_token(END), *encode(encoding, text.removesuffix(answer))]
+    return prefix, encode(encoding, answer)[0]
 
 
 def cloze(bound, items, encoding):

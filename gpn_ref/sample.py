@@ -11,7 +11,7 @@ from pathlib import Path
 from gpn_ref import cli, random_state
 from gpn_ref.generate import generate, stream_text
 from gpn_ref.model import BACKENDS, load_model
-from gpn_ref.text.tokenizer import END
+from gpn_ref.text.tokenizer import END, encode
 from gpn_ref.training.checkpoint import read_checkpoint
 from gpn_ref.training.run_directory import RunDirectory
 
@@ -25,8 +25,9 @@ EXAMPLES = """examples:
 
 def parser():
     parser = cli.Parser(prog=PROG, description=__doc__, epilog=EXAMPLES)
-    parser.add_argument("run", metavar="RUN", help="a run directory, or a checkpoint file")
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="what the text begins with (default: nothing)")
+    parser.add_argument("run", type=cli.path, metavar="RUN", help="a run directory, or a checkpoint file")
+    what = "what the text begins with (default: nothing)"
+    parser.add_argument("--prompt", type=cli.text, default="", metavar="TEXT", help=what)
     parser.add_argument("--tokens", type=cli.integer(1), default=200, metavar="N", help="tokens to write (default 200)")
     parser.add_argument(
         "--temperature",
@@ -49,7 +50,7 @@ def parser():
         metavar="X",
         help="draw from the fewest tokens whose probability together is X or more (default 1: from all)",
     )
-    parser.add_argument("--seed", type=cli.integer(0), default=0, metavar="N", help="of the draws (default 0)")
+    parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the draws (default 0)")
     parser.add_argument(
         "--backend",
         type=cli.one_of("backend", list(BACKENDS)),
@@ -69,20 +70,11 @@ def load_checkpoint(path):
     return checkpoint
 
 
-def prompt_tokens(prompt, encoding):
-    """The prompt's tokens; half a character (a lone surrogate) is a ValueError that says where."""
-    try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"the prompt is not valid text: character {error.start + 1} is half a character") from None
-    return encoding.encode_ordinary(prompt)
-
-
 def main(arguments=None):
     options = parser().parse_args(arguments)
     checkpoint = load_checkpoint(options.run)
     encoding = checkpoint.encoding()
-    prompt = prompt_tokens(options.prompt, encoding)
+    prompt = encode(encoding, options.prompt)
     bound = load_model(checkpoint.model_config, options.backend or checkpoint.backend).bind(checkpoint.params)
     tokens = generate(
         bound,

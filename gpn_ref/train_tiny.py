@@ -10,6 +10,7 @@ or SIGTERM.
 
 import json
 import math
+import shlex
 import sys
 from itertools import count
 from pathlib import Path
@@ -17,14 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from gpn_ref import cli
+from gpn_ref.blas import blas_threads
 from gpn_ref.config import DEFAULTS, PRESETS
 from gpn_ref.files import atomic_write
 from gpn_ref.measures import perplexity
 from gpn_ref.model import BACKENDS
 from gpn_ref.parameters import count_params
-from gpn_ref.text.tokenizer import SMALLEST_VOCAB, format_ranks, ranks_of
+from gpn_ref.text.tokenizer import format_ranks, ranks_of
 from gpn_ref.text.trigram import Trigram
 from gpn_ref.training.experiment import (
+    LIMITS,
     choose_model,
     model_name,
     new_experiment,
@@ -32,7 +35,7 @@ from gpn_ref.training.experiment import (
 )
 from gpn_ref.training.figure import draw_losses
 from gpn_ref.training.interrupts import Interrupts
-from gpn_ref.training.run_directory import RunDirectory, require_free
+from gpn_ref.training.run_directory import InUse, RunDirectory, require_free
 from gpn_ref.training.tasks import NAMES
 from gpn_ref.training.trainer import Diverged, Trainer
 
@@ -54,42 +57,39 @@ def parser():
         shown = "" if default in (None, []) else f" (default {default})"
         parser.add_argument(f"--{flag}", type=kind, metavar=metavar, help=text + shown, **more)
 
-    size = cli.integer(1)
-    add("corpus", cli.one_of("corpus", NAMES), "NAME", f"what to learn: {', '.join(NAMES)}")
-    add("text", str, "FILE", "learn these UTF-8 files instead", nargs="+")
-    add(
-        "vocab-size",
-        cli.integer(SMALLEST_VOCAB),
-        "N",
-        "tokens of the tokenizer made for python-docs, shakespeare, --text",
-    )
-    add(
-        "model",
-        cli.one_of("model", ["gpn", "gpn+m"]),
-        "NAME",
-        "gpn+m: with a memory (default); gpn: as large, without",
-    )
-    add("preset", cli.one_of("preset", list(PRESETS)), "NAME", f"sizes: {', '.join(PRESETS)}")
-    add("layers", size, "N", "layers (default: the preset's)")
-    add("steps", size, "N", "optimizer steps")
-    add("batch-size", size, "N", "sequences a step")
-    add("window", size, "N", "tokens of a sequence a step")
-    add(
-        "window-start",
-        cli.one_of("window start", ["document", "any"]),
-        "WHERE",
-        "where windows begin: document (default for stories), or any token (for others)",
-    )
-    add("bptt", cli.integer(0), "N", "cut the gradient every N tokens; 0: never")
-    add("accumulation", size, "N", "parts of a batch, one after the other, to save memory")
+    def add_integer(flag, text, **more):
+        add(flag, cli.integer(*LIMITS[flag.replace("-", "_")]), "N", text, **more)
+
+    def add_one_of(flag, names, metavar, text):
+        add(flag, cli.one_of(flag.replace("-", " "), names), metavar, text)
+
+    add_one_of("corpus", NAMES, "NAME", f"what to learn: {', '.join(NAMES)}")
+    add("text", cli.path, "FILE", "learn these UTF-8 files instead", nargs="+")
+    add_integer("vocab-size", "tokens of the tokenizer made for python-docs, shakespeare, --text")
+    add_integer("recall-pairs", "recall: pairs of a key and a value a sequence")
+    add_integer("recall-n-keys", "recall: different keys")
+    add_integer("recall-n-values", "recall: different values; chance is 1 / N")
+    add_integer("recall-n-fillers", "recall: different symbols between pairs and questions")
+    add_integer("recall-gaps", "recall: tokens between pairs and questions, mixed", nargs="+")
+    add_one_of("model", ["gpn", "gpn+m"], "NAME", "gpn+m: with a memory (default); gpn: as large, without")
+    add_one_of("preset", list(PRESETS), "NAME", f"sizes: {', '.join(PRESETS)}")
+    add_integer("layers", "layers (default: the preset's)")
+    add_integer("steps", "optimizer steps")
+    add_integer("batch-size", "sequences a step")
+    add_integer("window", "tokens of a sequence a step")
+    where = "where windows begin: document (default for stories), or any token (for others)"
+    add_one_of("window-start", ["document", "any"], "WHERE", where)
+    add_integer("bptt", "cut the gradient every N tokens; 0: never")
+    add_integer("accumulation", "parts of a batch, one after the other, to save memory")
     add("learning-rate", cli.number(above=0), "X", "its peak; AdamW, then a cosine down to a tenth of it")
-    add("warmup-steps", cli.integer(0), "N", "steps up to the peak")
-    add("seed", cli.integer(0), "N", "of initial values, batches and samples")
-    add("evaluate-every", size, "N", "steps from one validation and sample to the next")
-    add("checkpoint-every", size, "N", "steps from one checkpoint to the next")
-    add("backend", cli.one_of("backend", list(BACKENDS)), "NAME", f"what computes: {', '.join(BACKENDS)}")
-    parser.add_argument("--out", metavar="DIR", help="the run directory, new or empty (default: a new one in runs/)")
-    parser.add_argument("--resume", metavar="RUN", help="go on with the run of this directory")
+    add_integer("warmup-steps", "steps up to the peak")
+    add_integer("seed", "of initial values, batches and samples")
+    add_integer("evaluate-every", "steps from one validation and sample to the next")
+    add_integer("checkpoint-every", "steps from one checkpoint to the next")
+    add_one_of("backend", list(BACKENDS), "NAME", f"what computes: {', '.join(BACKENDS)}")
+    where = "the run directory, new or empty (default: a new one in runs/)"
+    parser.add_argument("--out", type=cli.path, metavar="DIR", help=where)
+    parser.add_argument("--resume", type=cli.path, metavar="RUN", help="go on with the run of this directory")
     return parser
 
 
@@ -97,18 +97,52 @@ def main(arguments=None):
     options = vars(parser().parse_args(arguments))
     out, resume = options.pop("out"), options.pop("resume")
     if options["text"]:
-        options["text"] = [str(Path(file).resolve()) for file in options["text"]]
+        options["text"] = [readable_again(file) for file in options["text"]]
     given = {name: value for name, value in options.items() if value is not None}
-    if not resume:
-        trainer = Trainer(*begin(out, given))
-    else:
-        trainer = Trainer(*reopen(resume, out, given))
-        trainer.resume(warn=lambda line: print(f"{PROG}: {line}; looking at the one before", file=sys.stderr))
-        if trainer.finished and trainer.run.results_path.exists():
-            print(f"{resume} is finished: all {trainer.step} steps are done; see {resume}/results.json")
-            return 0
-    announce(trainer)
-    return train(trainer)
+    try:
+        run, experiment = reopen(resume, out, given) if resume else begin(out, given)
+        with run, blas_threads(count_params(experiment.model_config)):
+            return go(run, experiment, resume)
+    except MemoryError as error:
+        error.add_note("a smaller --batch-size, --window or --preset needs less")
+        raise
+
+
+def go(run, experiment, resume):
+    """Train a run that is held; one that fails before its first step is over is removed again."""
+    trainer = None
+    try:
+        trainer = Trainer(run, experiment)
+        if resume:
+            trainer.resume(warn)
+            results = run.results()
+            if trainer.finished and results and results.get("steps") == trainer.step:
+                print(f"{resume} is finished: all {trainer.step} steps are done; see {run.results_path}")
+                return 0
+        announce(trainer)
+        return train(trainer)
+    except Exception as error:
+        if not resume and not (trainer and trainer.tokens):
+            run.discard()
+        elif isinstance(error, OSError | MemoryError) and trainer and trainer.saved_step is not None:
+            error.add_note(f"go on with: {how_to_go_on(run)}")
+        raise
+
+
+def warn(line):
+    print(f"{PROG}: {line}", file=sys.stderr)
+
+
+def how_to_go_on(run):
+    return f"{PROG} --resume {shlex.quote(str(run.path))}"
+
+
+def readable_again(file):
+    """The file's absolute path; ValueError for a pipe, which a run that is resumed could not read again."""
+    path = Path(file)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ValueError(f"{file} is not a regular file; save it first")
+    return str(path.resolve())
 
 
 def begin(out, given):
@@ -117,10 +151,14 @@ def begin(out, given):
     if out:
         require_free(out)
     experiment = new_experiment(given)
-    path = Path(out) if out else fresh_directory(experiment)
     counts = np.bincount(experiment.task.tokens, minlength=experiment.encoding.n_vocab)
     ranks = format_ranks(ranks_of(experiment.encoding))
-    return RunDirectory.create(path, experiment.config(), ranks, counts), experiment
+    for path in [Path(out)] if out else fresh_names(experiment):
+        try:
+            return RunDirectory.create(path, experiment.config(), ranks, counts), experiment
+        except InUse:
+            if out:
+                raise
 
 
 def reopen(resume, out, given):
@@ -128,12 +166,13 @@ def reopen(resume, out, given):
     run = RunDirectory(resume)
     if out:
         raise ValueError(f"--out {out} and --resume {resume} contradict each other; a run goes on in its own directory")
+    experiment = restore_experiment(run)
     for name, value in given.items():
-        began = run.config["choices"].get(name)
+        began = experiment.choices[name]
         if value != began:
-            flag = "--" + name.replace("_", "-")
-            raise ValueError(f"{flag} is {value}, but the run in {resume} began with {began}; leave {flag} out")
-    return run, restore_experiment(run)
+            flag, shown = "--" + name.replace("_", "-"), "without it" if began in (None, []) else f"with {began}"
+            raise ValueError(f"{flag} is {value}, but the run in {resume} began {shown}; leave {flag} out")
+    return run, experiment
 
 
 def require_sensible(given):
@@ -145,14 +184,16 @@ def require_sensible(given):
     for name in fixed.get(corpus, []):
         if name in given:
             raise ValueError(f"--{name.replace('_', '-')} has no effect on the corpus {corpus}; leave it out")
+    for name in given:
+        if name.startswith("recall_") and corpus != "recall":
+            raise ValueError(f"--{name.replace('_', '-')} needs --corpus recall")
 
 
-def fresh_directory(experiment):
-    """runs/stories-gpn+m, runs/stories-gpn+m-2, ...: the first that does not exist."""
+def fresh_names(experiment):
+    """runs/stories-gpn+m, runs/stories-gpn+m-2, ..."""
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in experiment.corpus["name"])
     name = f"{name}-{model_name(experiment.model_config)}"
-    paths = (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
-    return next(path for path in paths if not path.exists())
+    return (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
 
 
 def announce(trainer):
@@ -187,11 +228,14 @@ def train(trainer):
         try:
             trainer.train(stop)
         except Diverged as error:
-            print(f"{PROG}: {error}", file=sys.stderr)
+            warn(error)
             return 1
-    draw_losses(run.path / "loss.png", run.path.name, run.metrics(), baselines)
+    try:
+        draw_losses(run.path / "loss.png", run.path.resolve().name, run.metrics(), baselines)
+    except Exception as error:  # a picture is not worth a run
+        warn(f"cannot draw loss.png: {' '.join(str(error).split())}")
     if not trainer.finished:
-        print(f"stopped and saved after step {trainer.step}; go on with: {PROG} --resume {run.path}")
+        print(f"stopped and saved after step {trainer.step}; go on with: {how_to_go_on(run)}")
         return stop.exit_status
     report(trainer, baselines)
     return 0
@@ -253,10 +297,10 @@ def print_losses(losses, validation):
 
 
 def print_answers(answers):
-    print("\nwords that only the text before tells:", end=" ")
-    print(f"{answers.accuracy:.2f} right; chance {answers.chance:.2f}")
+    right = f"{answers.accuracy:.2f} of {answers.correct.size} questions right; chance {answers.chance:.2f}"
+    print(f"\nwords that only the text before tells: {right}")
     for distance, row in answers.by_distance().items():
-        print(f"    {distance:32} {row['accuracy']:.2f} of {row['questions']}")
+        print(f"    {distance:32} {row['accuracy']:.2f} of {row['questions']} right")
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ SENTENCES = ("the cat sat on the mat", "a dog ran to the café", "where is the r
 TEXT = "\n\n".join(" ".join(SENTENCES[(i * k) % 4] for k in (1, 2, 3)) + f" {i}." for i in range(60)) + "\n"
 SMALL = {
     "preset": "nano",
-    "vocab_size": 270,
+    "vocab_size": 100,
     "steps": 12,
     "batch_size": 4,
     "window": 12,
     "warmup_steps": 3,
+    "learning_rate": 1e-3,
     "window_start": "document",
     "evaluate_every": 5,
     "checkpoint_every": 4,

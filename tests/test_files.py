@@ -1,8 +1,10 @@
 """Files are written whole or not at all."""
 
+import os
+
 import pytest
 
-from gpn_ref.files import atomic_write, read_text
+from gpn_ref.files import atomic_write, named, read_text
 
 
 def test_the_file_appears_whole(tmp_path):
@@ -39,6 +41,7 @@ def test_an_unwritable_place_is_named_as_the_user_knows_it(tmp_path):
     ("data", "message"),
     [
         (b"", "is empty; it must hold UTF-8 text"),
+        (b"\xef\xbb\xbf", "is empty; it must hold UTF-8 text"),
         (b"a\xffb", "is not UTF-8 text: byte 1 is 0xff"),
         (b"ab\0", "is a binary file: byte 2 is 0"),
     ],
@@ -53,3 +56,34 @@ def test_what_is_not_text_is_refused(tmp_path, data, message):
 def test_a_byte_order_mark_and_windows_newlines_are_dropped(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\n")
     assert read_text(tmp_path / "a.txt") == "one\ntwo\n"
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "a.txt", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    with atomic_write(link) as file:
+        file.write("new")
+    assert target.read_text() == "new" and link.is_symlink() and os.listdir(target.parent) == ["a.txt"]
+
+
+def test_what_is_no_regular_file_is_not_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link, "/dev/null"):
+        with pytest.raises(OSError, match="it is no regular file") as caught, atomic_write(path) as file:
+            file.write("x")
+        assert caught.value.filename == str(path)
+    assert pipe.is_fifo() and not os.path.isfile("/dev/null") and sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    with pytest.raises(OSError) as caught, atomic_write(tmp_path / "a.txt"):
+        raise OSError(28, "No space left on device")
+    assert (caught.value.filename, caught.value.strerror) == (str(tmp_path / "a.txt"), "No space left on device")
+    with pytest.raises(ConnectionResetError) as caught, named("a.txt"):  # what is no fault of the file
+        raise OSError(104, "Connection reset by peer")
+    assert caught.value.filename is None
+    assert os.listdir(tmp_path) == []

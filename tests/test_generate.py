@@ -3,11 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpn_ref.generate as generation
 from gpn_ref.generate import generate, stream_text, token_probabilities
-from gpn_ref.text.tokenizer import END, SINGLE_BYTES, encoding_from_ranks
+from gpn_ref.text.tokenizer import END, encoding_from_ranks
 
 LOGITS = np.log([0.1, 0.4, 0.2, 0.3])
-ENCODING = encoding_from_ranks({byte: rank for rank, byte in enumerate(SINGLE_BYTES)})
+ENCODING = encoding_from_ranks({bytes([value]): value for value in range(256)})
 LAST = ENCODING.encode_single_token(END)
 
 
@@ -77,6 +78,13 @@ def test_generation_goes_on_from_the_prompt_and_starts_anew_after_the_end():
     tokens = generate(model, np.random.default_rng(0), end=4, prompt=[2])
     assert [next(tokens) for _ in range(7)] == [3, 4, 0, 1, 2, 3, 4]
     assert model.states == [1, 2, 3, 1, 2, 3, 4, 5]  # END, 2, 3 | END, 0, 1, 2, 3
+
+
+def test_a_prompt_is_read_under_a_bar(monkeypatch):
+    bars = []
+    monkeypatch.setattr(generation, "tqdm", lambda tokens, **options: bars.append((tokens, options["desc"])) or tokens)
+    assert next(generate(Counter(), np.random.default_rng(0), end=4, prompt=[2, 0])) == 1
+    assert bars == [([2, 0], "reading the prompt")]
 
 
 def test_without_a_prompt_the_end_token_starts_the_text():

@@ -34,7 +34,8 @@ def test_the_command_reports_and_exits(capsys, monkeypatch):
     monkeypatch.setattr(gradcheck, "LARGER", gradcheck.CONFIGS["GPN+M"])
     monkeypatch.setattr(gradcheck, "CONFIGS", {"GPN": gradcheck.CONFIGS["GPN"]})
     assert gradcheck.main(["--directions", "1"]) == 0
-    assert "48 of 48 gradients agree" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "48 of 48 gradients agree" in out and err == ""  # no terminal, no bars
     monkeypatch.setattr(gradcheck.gpn, "loss_and_grads", halve_one(gpn.loss_and_grads))
     assert gradcheck.main(["--directions", "1"]) == 1
     out = capsys.readouterr().out
@@ -53,6 +54,7 @@ def halve_one(original):
     ("arguments", "message"),
     [
         (["--seed", "-1"], "argument --seed: -1 is too small; it must be 0 or more"),
+        (["--directions", "10001"], "argument --directions: 10001 is too large; it must be 10000 or less"),
         (["--directions", "x"], "argument --directions: 'x' is not a whole number"),
         (["--sed", "1"], "unrecognized arguments: --sed"),
     ],
@@ -61,4 +63,9 @@ def test_bad_arguments(capsys, arguments, message):
     with pytest.raises(SystemExit) as exit:
         gradcheck.main(arguments)
     error = capsys.readouterr().err
-    assert exit.value.code == 2 and message in error and error.count("\n") == 1
+    assert (
+        exit.value.code == 2
+        and error.startswith("python -m gpn_ref.gradcheck: ")
+        and message in error
+        and error.count("\n") == 1
+    )

@@ -7,10 +7,10 @@ import pytest
 from gpn_ref import PRESETS, init_params, load_model
 from gpn_ref.measures import Validation, cloze, cross_entropy, perplexity, recall
 from gpn_ref.text.recall import RecallConfig
-from gpn_ref.text.tokenizer import SINGLE_BYTES, encoding_from_ranks
+from gpn_ref.text.tokenizer import encoding_from_ranks
 from gpn_ref.text.trigram import Trigram
 
-ENCODING = encoding_from_ranks({byte: rank for rank, byte in enumerate(SINGLE_BYTES)})
+ENCODING = encoding_from_ranks({bytes([value]): value for value in range(256)})
 END = 256
 
 
@@ -48,7 +48,7 @@ def test_validation_is_the_mean_loss_of_the_model_and_bits_count_text_bytes():
 
 def test_the_trigram_scores_the_same_targets_row_by_row():
     rows = np.array([[END, 97, 98, 97], [END, 98, 97, 98]])
-    trigram = Trigram([END, 97, 98, 97, 98], 257)
+    trigram = Trigram([END, 97, 98, 97, 98], 258)
     validation = Validation([(rows[:, :-1], rows[:, 1:])], ENCODING)
     expected = np.mean([trigram.nll(rows[0]), trigram.nll(rows[1])])
     assert validation.trigram_loss(trigram) == pytest.approx(expected)
@@ -61,7 +61,7 @@ class LastWord:
         self.reach = reach
 
     def forward(self, inputs):
-        logits = np.zeros((*inputs.shape, 257), np.float32)
+        logits = np.zeros((*inputs.shape, 258), np.float32)
         for row, tokens in enumerate(inputs):
             for t in range(len(tokens)):
                 seen = bytes(token for token in tokens[: t + 1] if token != END)

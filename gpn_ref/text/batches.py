@@ -5,6 +5,7 @@ from tqdm import tqdm
 
 from gpn_ref import random_state
 from gpn_ref.config import require_integer
+from gpn_ref.text.tokenizer import END, encode
 
 
 def encode_documents(documents, encoding):
@@ -12,9 +13,9 @@ def encode_documents(documents, encoding):
 
     Returns tokens (n,) int32 and starts (documents,) int64, the positions of the ENDs.
     """
-    end = encoding.n_vocab - 1
+    end = encoding.encode_single_token(END)
     rows = [
-        np.array([end, *encoding.encode_ordinary(document)], dtype=np.int32)
+        np.array([end, *encode(encoding, document)], dtype=np.int32)
         for document in tqdm(documents, desc="encoding", unit=" documents", disable=None, leave=False)
     ]
     lengths = np.array([len(row) for row in rows], dtype=np.int64)

@@ -46,7 +46,7 @@ def _fetch(response, url, path, sha256, size):
     path.parent.mkdir(parents=True, exist_ok=True)
     with (
         atomic_write(path, "wb") as file,
-        tqdm(total=size, desc=path.name, unit="B", unit_scale=True) as bar,
+        tqdm(total=size, desc=path.name, unit="B", unit_scale=True, disable=None) as bar,
     ):
         while received <= size and (chunk := response.read(CHUNK)):
             file.write(chunk)

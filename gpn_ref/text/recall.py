@@ -12,7 +12,6 @@ import numpy as np
 
 from gpn_ref import random_state
 from gpn_ref.config import require_integer
-from gpn_ref.text.tokenizer import SINGLE_BYTES
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,10 @@ class RecallConfig:
 
 
 def recall_ranks(config):
-    """Ranks of a tokenizer with a token for every symbol: the bytes, then keys, values, fillers."""
+    """Ranks of a tokenizer with a token for every symbol: keys, then values, then fillers."""
     symbols = [("k", config.n_keys), ("v", config.n_values), ("f", config.n_fillers)]
     tokens = [f" {letter}{index:02d}".encode() for letter, count in symbols for index in range(count)]
-    return {token: rank for rank, token in enumerate(SINGLE_BYTES + tokens)}
+    return {token: rank for rank, token in enumerate(tokens)}
 
 
 class RecallBatches:
@@ -81,12 +80,11 @@ def recall_evaluation(config, batch_size, gap, seed=0):
 
 
 def _sequences(config, batch_size, gap, random):
-    first_key = len(SINGLE_BYTES)
-    first_value = first_key + config.n_keys
+    first_value = config.n_keys
     first_filler = first_value + config.n_values
     end = first_filler + config.n_fillers
     every_key = np.tile(np.arange(config.n_keys), (batch_size, 1))
-    keys = first_key + random.permuted(every_key, axis=1)[:, : config.pairs]
+    keys = random.permuted(every_key, axis=1)[:, : config.pairs]
     values = first_value + random.integers(config.n_values, size=keys.shape)
     pairs = np.stack([keys, values], axis=2)  # (B, pairs, 2)
     order = random.permuted(np.tile(np.arange(config.pairs), (batch_size, 1)), axis=1)

@@ -1,13 +1,18 @@
 """Tokenizers: a `tiktoken.Encoding` built from a rank file, and two small trainers that make rank files.
 
-A rank file has a line a token: its bytes in base64, a space, its rank; the ranks count 0, 1, 2, ... down the
-file. To encode, tiktoken cuts text into pieces with SPLIT. A piece that is a token stays whole; any other
-starts as single bytes, and the two neighbours whose joint bytes have the lowest rank are joined, again and
-again. All 256 single bytes are tokens, so any bytes come back unchanged.
+A rank file has a line a token: its bytes in base64, a space, its rank; the ranks count 0, 1, 2, ... down the file.
+To encode, text is cut into pieces with SPLIT. A piece that is a token stays whole; any other starts as single bytes,
+and the two neighbours whose joint bytes have the lowest rank are joined, again and again.
+
+The trainers give a token only to what their text uses. Tokens that never occur are not harmless: the embedding serves
+both ends, and pushing hundreds of unused rows down pushes all others into one common direction, until words look alike
+to the memory's keys (`data/README.md` has the measurement). A byte that is no token of its own is written with three:
+BYTE, then its two hexadecimal digits, for which the first sixteen tokens stand. So any bytes come back unchanged.
 """
 
 import base64
 import heapq
+import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -19,9 +24,10 @@ from tqdm import tqdm
 from gpn_ref import cli
 from gpn_ref.files import atomic_write, read_text
 
-END = "<|end|>"  # the one special token: every document begins with it
-SINGLE_BYTES = [bytes([value]) for value in range(256)]
-SMALLEST_VOCAB = len(SINGLE_BYTES) + 1
+END = "<|end|>"  # every document begins with it
+BYTE = "<|byte|>"  # a byte that is no token follows, as two digits
+DIGITS = 16  # the tokens of ranks 0 to 15, behind BYTE
+SMALLEST_VOCAB = DIGITS + 2
 # A word with the space or apostrophe before it; punctuation with the space before it; line ends; other white
 # space, whose last space is left to the word that follows. The bound of 64 is there because the matcher
 # backtracks through that run, and a long one would overflow its stack.
@@ -29,7 +35,7 @@ SPLIT = r"[ ']?[\p{L}\p{M}\p{N}]+| ?[^\s\p{L}\p{M}\p{N}]+|[\r\n]+|[^\S\r\n]{1,64
 
 
 def load_tokenizer(path):
-    """The tokenizer of a rank file, with END added as its last token: `encoding.n_vocab` is V, ranks and END.
+    """The tokenizer of a rank file; `encoding.n_vocab` is V: the ranks, then END, then BYTE.
 
     A file that is cut, empty or not a rank file is a ValueError that names the file and the line.
     """
@@ -37,14 +43,78 @@ def load_tokenizer(path):
 
 
 def encoding_from_ranks(ranks, name="gpn_ref"):
-    """A `tiktoken.Encoding` from `ranks` (token bytes -> rank, 0 to n - 1); END has the id n."""
-    special = {END: len(ranks)}
+    """A `tiktoken.Encoding` from `ranks` (token bytes -> rank, 0 to n - 1); END has the id n, BYTE n + 1."""
+    special = {END: len(ranks), BYTE: len(ranks) + 1}
     return tiktoken.Encoding(name, pat_str=SPLIT, mergeable_ranks=ranks, special_tokens=special)
 
 
 def ranks_of(encoding):
     """The ranks (token bytes -> rank) that `encoding_from_ranks` made the encoding from."""
-    return {encoding.decode_single_token_bytes(rank): rank for rank in range(encoding.n_vocab - 1)}
+    return {encoding.decode_single_token_bytes(rank): rank for rank in range(encoding.n_vocab - 2)}
+
+
+def encode(encoding, text):
+    """The tokens of a text, a list of integers; what looks like END or BYTE in it is ordinary text."""
+    return encode_bytes(encoding, text.encode("utf-8"))
+
+
+def encode_bytes(encoding, data):
+    """The tokens of any bytes, UTF-8 or not."""
+    singles = {value: _token(encoding, _single(value)) for value in set(data)}  # None: no token of its own
+    missing = {value for value, token in singles.items() if token is None}
+    text = data.decode("utf-8", "surrogateescape")
+    if not missing and not _BROKEN.search(text):
+        return encoding.encode_ordinary(text)
+    tokens, byte = [], encoding.encode_single_token(BYTE)
+    for piece in regex.findall(SPLIT, text):
+        data = piece.encode("utf-8", "surrogateescape")
+        whole = _token(encoding, data)
+        if whole is not None:
+            tokens.append(whole)
+        elif missing.isdisjoint(data) and not _BROKEN.search(piece):
+            tokens += encoding.encode_ordinary(piece)
+        else:
+            for value in data:
+                tokens += [byte, *divmod(value, DIGITS)] if value in missing else [singles[value]]
+    return tokens
+
+
+def decode_stream(tokens, encoding):
+    """For each token as it comes (END apart): yield it and the bytes that it completes, which may be none."""
+    byte, digits = encoding.encode_single_token(BYTE), None
+    end = encoding.encode_single_token(END)
+    for token in tokens:
+        if digits is not None and token < DIGITS:
+            digits.append(token)
+            yield token, bytes([digits[0] * DIGITS + token]) if len(digits) == 2 else b""
+            digits = digits if len(digits) < 2 else None
+        else:
+            digits = [] if token == byte else None
+            yield token, b"" if token in (byte, end) else encoding.decode_single_token_bytes(token)
+
+
+def byte_lengths(tokens, encoding):
+    """How many bytes of text each of tokens (..., T) stands for: END for none, BYTE and its two digits for one."""
+    lengths = np.array([len(token) for token in ranks_of(encoding)] + [0, 1])[tokens]
+    byte = np.asarray(tokens) == encoding.n_vocab - 1
+    lengths[..., 1:][byte[..., :-1]] = 0
+    lengths[..., 2:][byte[..., :-2]] = 0
+    return lengths
+
+
+_BROKEN = regex.compile("[\ud800-\udfff]")  # a byte that is not UTF-8, after decoding with surrogateescape
+
+
+def _single(value):
+    return bytes((value,))
+
+
+def _token(encoding, data):
+    """The token of exactly these bytes, or None."""
+    try:
+        return encoding.encode_single_token(data)
+    except KeyError:
+        return None
 
 
 def parse_ranks(data, name):
@@ -67,9 +137,8 @@ def parse_ranks(data, name):
             problem = f"repeats line {ranks[token] + 1}" if token else "is empty"
             raise ValueError(f"{name}, line {rank + 1}: the token {_shown(code)} {problem}")
         ranks[token] = rank
-    missing = [byte for byte in SINGLE_BYTES if byte not in ranks]
-    if missing:
-        raise ValueError(f"{name} ends at line {len(lines)} without the single byte 0x{missing[0].hex()}")
+    if len(ranks) < DIGITS:
+        raise ValueError(f"{name} has {len(ranks)} tokens; a rank file has {DIGITS} or more")
     return ranks
 
 
@@ -86,12 +155,13 @@ def save_ranks(ranks, path):
 
 
 def train_bpe(text, vocab_size):
-    """Byte-pair encoding: ranks for `vocab_size` tokens, END included, from the counts of `text`.
+    """Byte-pair encoding: ranks for `vocab_size` tokens, END and BYTE included, from the counts of `text`.
 
-    Starting from single bytes, the neighbours within a piece whose joint bytes are most frequent become the
-    next token; of equal counts the smaller bytes go first. ValueError if the text cannot give so many tokens.
+    Starting from the single bytes that occur, the neighbours within a piece whose joint bytes are most frequent become
+    the next token; of equal counts the smaller bytes go first. ValueError if the text cannot give so many tokens.
     """
-    _require_vocab(vocab_size)
+    ranks = {byte: rank for rank, byte in enumerate(_bytes_in(text.encode()))}
+    _require_vocab(vocab_size, len(ranks) + 2)
     words = [([bytes([value]) for value in piece], count) for piece, count in _pieces(text).items()]
     counts, places = Counter(), defaultdict(set)  # of joint bytes: how often they occur, and in which words
     for index, (tokens, count) in enumerate(words):
@@ -100,12 +170,11 @@ def train_bpe(text, vocab_size):
             places[joint].add(index)
     queue = [(-count, joint) for joint, count in counts.items()]
     heapq.heapify(queue)
-    ranks = {byte: rank for rank, byte in enumerate(SINGLE_BYTES)}
-    for _ in tqdm(range(vocab_size - SMALLEST_VOCAB), desc="merges", disable=None, leave=False):
+    for _ in tqdm(range(vocab_size - 2 - len(ranks)), desc="merges", disable=None, leave=False):
         while queue and -queue[0][0] != counts[queue[0][1]]:  # outdated; the present count is queued too
             heapq.heappop(queue)
         if not queue or queue[0][0] == 0:
-            raise _too_few(len(ranks) + 1, vocab_size)
+            raise _too_few(len(ranks), vocab_size)
         new = heapq.heappop(queue)[1]
         ranks[new] = len(ranks)
         changes = Counter()
@@ -145,45 +214,36 @@ def _join(tokens, new):
 
 
 def train_words(text, vocab_size):
-    """Whole words: ranks for `vocab_size` tokens: the bytes, the most frequent pieces of `text`, and END.
+    """Whole words: ranks for `vocab_size` tokens, END and BYTE included: the most frequent pieces of `text`, and the
+    single bytes that the pieces left out need.
 
     Of equal counts the smaller bytes go first. ValueError if the text cannot give so many tokens.
     """
-    _require_vocab(vocab_size)
-    words = sorted((-count, piece) for piece, count in _pieces(text).items() if len(piece) > 1)
-    if len(words) < vocab_size - SMALLEST_VOCAB:
-        raise _too_few(SMALLEST_VOCAB + len(words), vocab_size)
-    tokens = SINGLE_BYTES + [piece for _, piece in words[: vocab_size - SMALLEST_VOCAB]]
-    return {token: rank for rank, token in enumerate(tokens)}
+    counts = _pieces(text)
+    kept = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    if len(kept) < vocab_size - 2:
+        raise _too_few(len(kept), vocab_size)
+    needed, single = set(), {piece for piece in kept if len(piece) == 1}
+    while kept and len(kept) + len(needed - single) > vocab_size - 2:
+        left_out = kept.pop()
+        single.discard(left_out)
+        needed.update(_bytes_in(left_out))
+    _require_vocab(vocab_size, len(kept) + len(needed - single) + 2)
+    return {token: rank for rank, token in enumerate(kept + sorted(needed - single))}
 
 
-def token_byte_lengths(encoding):
-    """(V,) int64: how many bytes of text each token stands for; END stands for none."""
-    return np.array([len(token) for token in ranks_of(encoding)] + [0])
+def _bytes_in(data):
+    return [_single(value) for value in sorted(set(data))]
 
 
-def encode_bytes(encoding, data):
-    """Tokens of any bytes: UTF-8 as `encode_ordinary` does it, other bytes as their single-byte tokens."""
-    tokens = []
-    while data:
-        try:
-            return tokens + encoding.encode_ordinary(data.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            tokens += encoding.encode_ordinary(data[: error.start].decode("utf-8"))
-            tokens.append(encoding.encode_single_token(data[error.start : error.start + 1]))
-            data = data[error.start + 1 :]
-    return tokens
+def _require_vocab(vocab_size, needed):
+    needed = max(needed, SMALLEST_VOCAB)
+    if vocab_size < needed:
+        raise ValueError(f"the vocabulary size is {vocab_size}; for this text it must be {needed} or more")
 
 
-def _require_vocab(vocab_size):
-    if vocab_size < SMALLEST_VOCAB:
-        raise ValueError(
-            f"the vocabulary size is {vocab_size}; it must be {SMALLEST_VOCAB} (256 bytes and {END}) or more"
-        )
-
-
-def _too_few(possible, vocab_size):
-    return ValueError(f"the text allows at most {possible} tokens; {vocab_size} were asked for")
+def _too_few(ranks, vocab_size):
+    return ValueError(f"the text allows at most {ranks + 2} tokens; {vocab_size} were asked for")
 
 
 def _shown(data):
@@ -194,30 +254,35 @@ def main(arguments=None):
     parser = cli.Parser(prog="python -m gpn_ref.text.tokenizer", description=__doc__, epilog=EXAMPLES)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     train = commands.add_parser("train", help="make a rank file from text", epilog=EXAMPLES)
-    train.add_argument("--text", nargs="+", required=True, metavar="FILE", help="UTF-8 text to learn from")
-    size = cli.integer(SMALLEST_VOCAB)
-    train.add_argument("--vocab-size", type=size, required=True, metavar="N", help=f"tokens, {END} included")
-    train.add_argument("--out", required=True, metavar="FILE", help="the rank file to write")
+    train.add_argument(
+        "--text", type=cli.path, nargs="+", required=True, metavar="FILE", help="UTF-8 text to learn from"
+    )
+    size = cli.integer(SMALLEST_VOCAB, 10**6)
+    train.add_argument("--vocab-size", type=size, required=True, metavar="N", help=f"tokens, {END} and {BYTE} included")
+    train.add_argument("--out", type=cli.path, required=True, metavar="FILE", help="the rank file to write")
     kind = cli.one_of("kind", list(TRAINERS))
     train.add_argument("--kind", type=kind, default="bpe", help="bpe (the default), or words: whole words")
     show = commands.add_parser("show", help="print the tokens of a text", epilog=EXAMPLES)
-    show.add_argument("--tokenizer", required=True, metavar="FILE", help="a rank file")
-    show.add_argument("text", help="the text to cut into tokens")
+    show.add_argument("--tokenizer", type=cli.path, required=True, metavar="FILE", help="a rank file")
+    show.add_argument("text", type=cli.text, help="the text to cut into tokens")
     options = parser.parse_args(arguments)
     return train_command(options) if options.command == "train" else show_command(options)
 
 
 def train_command(options):
+    for path in options.text:
+        if os.path.exists(options.out) and os.path.exists(path) and os.path.samefile(path, options.out):
+            raise ValueError(f"--out {options.out} is also read as --text; it would be lost")
     text = "\n\n".join(read_text(path) for path in options.text)
     ranks = TRAINERS[options.kind](text, options.vocab_size)
     save_ranks(ranks, options.out)
-    bytes_a_token = len(text.encode()) / len(encoding_from_ranks(ranks).encode_ordinary(text))
+    bytes_a_token = len(text.encode()) / len(encode(encoding_from_ranks(ranks), text))
     print(f"{options.out}: {options.vocab_size} tokens; {bytes_a_token:.2f} bytes of this text a token")
 
 
 def show_command(options):
     encoding = load_tokenizer(options.tokenizer)
-    for token in encoding.encode_ordinary(options.text):
+    for token in encode(encoding, options.text):
         piece = encoding.decode_single_token_bytes(token).decode("utf-8", "backslashreplace")
         print(f"{token:6d}  {piece!r}")
 

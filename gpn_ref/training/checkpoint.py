@@ -14,7 +14,7 @@ import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from gpn_ref.config import ModelConfig, TrainConfig, config_from_dict, config_to_dict
+from gpn_ref.config import ModelConfig, TrainConfig, config_from_dict, config_to_dict, require_integer
 from gpn_ref.files import atomic_write
 from gpn_ref.parameters import check_params
 from gpn_ref.text.tokenizer import encoding_from_ranks, parse_ranks
@@ -82,9 +82,10 @@ def read_checkpoint(path):
         for kind, group in (("param/", "params"), ("optimizer/", "optimizer")):
             fields[group] = {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}
         checkpoint = Checkpoint(**fields)
+        _check_types(checkpoint)
         check_params(checkpoint.params, checkpoint.model_config)
         vocab_size = checkpoint.encoding().n_vocab
-    except (SafetensorError, ValueError, TypeError, KeyError) as error:
+    except (SafetensorError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} is not a checkpoint that can be used: {error}") from None
     if vocab_size != checkpoint.model_config.vocab_size:
         raise ValueError(
@@ -92,6 +93,16 @@ def read_checkpoint(path):
             f"its model {checkpoint.model_config.vocab_size}"
         )
     return checkpoint
+
+
+def _check_types(checkpoint):
+    for name in ("step", "tokens"):
+        require_integer(name, getattr(checkpoint, name), at_least=0)
+    for name, kind in (("backend", str), ("corpus", dict), ("batches", dict), ("sampler", dict), ("logs", dict)):
+        if not isinstance(getattr(checkpoint, name), kind):
+            raise ValueError(f"its {name} is {getattr(checkpoint, name)!r:.60}")
+    for name, length in checkpoint.logs.items():
+        require_integer(f"the length of {name}", length, at_least=0)
 
 
 def _read_metadata(path, content):
@@ -111,7 +122,7 @@ def _read_metadata(path, content):
         raise ValueError(
             f"{path} is a checkpoint of format {texts.get('version')}; this program reads format {VERSION}"
         )
-    if len(texts.get("sha256", "")) != 64:
+    if not all(isinstance(text, str) for text in texts.values()) or len(texts.get("sha256", "")) != 64:
         raise ValueError(f"{path} is altered: it has no checksum")
     return texts
 

@@ -1,5 +1,7 @@
 """The losses of a run by step, as a picture."""
 
+import warnings
+
 from gpn_ref.files import atomic_write
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#555555"  # of Okabe and Ito: told apart by every kind of eye
@@ -23,8 +25,10 @@ def draw_losses(path, title, metrics, baselines):
     axes.plot(*zip(*validated, strict=True), color=VERMILION, marker="o", markersize=4, label="validation")
     for (name, loss), style in zip(baselines.items(), ("--", ":", "-."), strict=False):
         axes.axhline(loss, color=GREY, linestyle=style, linewidth=1.2, label=f"{name} ({loss:.2f})")
-    axes.set(title=title, xlabel="optimizer steps", ylabel="loss (nats per token)", ylim=(0, None))
+    axes.set_title(title.encode("utf-8", "backslashreplace").decode(), parse_math=False)
+    axes.set(xlabel="optimizer steps", ylabel="loss (nats per token)", ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    with atomic_write(path, "wb") as file:
+    with atomic_write(path, "wb") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # letters that the font lacks
         figure.savefig(file, format="png")

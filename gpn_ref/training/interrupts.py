@@ -3,10 +3,11 @@
 import os
 import signal
 import threading
+from contextlib import suppress
 
 
 class Interrupts:
-    """`with Interrupts() as stop:` the first signal makes `stop()` true, a second one raises KeyboardInterrupt."""
+    """`with Interrupts() as stop:` the first signal makes `stop()` true, a second is a KeyboardInterrupt(number)."""
 
     def __enter__(self):
         self.received = None  # the number of the signal
@@ -30,7 +31,7 @@ class Interrupts:
 
     def _handle(self, number, frame):
         if self.received is not None:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(number)
         self.received = number
-        # print would fail if the signal came in the middle of another print
-        os.write(2, b"\nfinishing this step and saving; once more to stop at once\n")
+        with suppress(OSError):  # print would fail if the signal came in the middle of another print
+            os.write(2, b"\nfinishing this step and saving; once more to stop at once\n")

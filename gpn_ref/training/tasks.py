@@ -11,7 +11,7 @@ from gpn_ref.files import DATA
 from gpn_ref.text import corpora
 from gpn_ref.text.batches import Batches, encode_documents, validation_windows
 from gpn_ref.text.recall import RecallBatches, RecallConfig, recall_evaluation, recall_ranks
-from gpn_ref.text.tokenizer import encoding_from_ranks, load_tokenizer, token_byte_lengths, train_bpe
+from gpn_ref.text.tokenizer import byte_lengths, encoding_from_ranks, load_tokenizer, train_bpe
 
 NAMES = [*corpora.CORPORA, "recall"]
 VALIDATION_TOKENS = 2**16  # at most, so that validation stays cheap beside any corpus
@@ -19,8 +19,8 @@ RECALL_ROWS = 256  # sequences of an evaluation
 UNTRAINED_GAPS = (16, 32)
 
 
-def load_task(name, files=(), vocab_size=None, encoding=None):
-    """The task of a corpus, by name, or of text files.
+def load_task(name, files=(), vocab_size=None, encoding=None, recall=None):
+    """The task of a corpus, by name, or of text files; `recall` is the RecallConfig of the corpus of that name.
 
     `encoding` is the tokenizer of a run that goes on; else stories bring theirs, and other text gets a
     byte-pair encoding of `vocab_size` tokens, made from its training part.
@@ -28,7 +28,7 @@ def load_task(name, files=(), vocab_size=None, encoding=None):
     if name not in NAMES and not files:
         raise ValueError(unknown("corpus", name, NAMES))
     if name == "recall" and not files:
-        return RecallTask(RecallConfig())
+        return RecallTask(recall or RecallConfig())
     corpus = corpora.load_corpus(name, files)
     if encoding is None and corpus.cloze:
         encoding = load_tokenizer(DATA / "stories" / "tokenizer.ranks")
@@ -49,7 +49,7 @@ class TextTask:
 
     def describe(self):
         """A line on the text and a line on the tokenizer."""
-        n_bytes = int(token_byte_lengths(self.encoding)[self.tokens].sum())
+        n_bytes = int(byte_lengths(self.tokens, self.encoding).sum())
         return {
             "corpus": f"{self.name}: {n_bytes:,} bytes, {len(self.tokens):,} tokens in {self.documents:,} "
             f"documents; {len(self.validation_tokens):,} tokens apart for validation",
@@ -87,9 +87,9 @@ class RecallTask:
     name, window_start = "recall", "document"
 
     def __init__(self, config):
-        self.config = config
+        self.config, self.gaps = config, tuple(dict.fromkeys(config.gaps))  # a gap drawn more often counts once
         self.encoding = encoding_from_ranks(recall_ranks(config))
-        rows = [recall_evaluation(config, RECALL_ROWS, gap, seed=1)[:2] for gap in config.gaps]
+        rows = [recall_evaluation(config, self._rows(gap), gap, seed=1)[:2] for gap in self.gaps]
         # a sample, for token counts and the trigram
         self.tokens = np.concatenate([inputs.ravel() for inputs, _ in rows])
 
@@ -97,12 +97,12 @@ class RecallTask:
         config = self.config
         return {
             "task": f"recall: {config.pairs} pairs of {config.n_keys} keys and {config.n_values} values, a gap "
-            f"of {', '.join(map(str, config.gaps))} tokens, then the keys again: which values?",
+            f"of {', '.join(map(str, self.gaps))} tokens, then the keys again: which values?",
             "tokenizer": f"{self.encoding.n_vocab} tokens, one a key, value or filler",
         }
 
     def batch_size(self, train_config):
-        lengths = [4 * self.config.pairs + gap for gap in self.config.gaps]
+        lengths = [4 * self.config.pairs + gap for gap in self.gaps]
         return f"{train_config.batch_size} sequences of {min(lengths)} to {max(lengths)} tokens"
 
     def checksum(self):
@@ -112,8 +112,13 @@ class RecallTask:
         return RecallBatches(self.config, train_config)
 
     def validation(self, train_config):
-        sequences = [recall_evaluation(self.config, RECALL_ROWS, gap) for gap in self.config.gaps]
+        sequences = [recall_evaluation(self.config, self._rows(gap), gap) for gap in self.gaps]
         return measures.Validation([(inputs, targets) for inputs, targets, _ in sequences], self.encoding)
 
     def questions(self, bound):
-        return measures.recall(bound, self.config, (*self.config.gaps, *UNTRAINED_GAPS), RECALL_ROWS)
+        gaps = tuple(dict.fromkeys((*self.gaps, *UNTRAINED_GAPS)))
+        return measures.recall(bound, self.config, gaps, self._rows(max(gaps)))
+
+    def _rows(self, gap):
+        """Sequences of an evaluation: fewer of long ones, so that it stays cheap."""
+        return min(RECALL_ROWS, 1 + VALIDATION_TOKENS // (4 * self.config.pairs + gap))

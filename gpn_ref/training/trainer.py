@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import sys
 from time import perf_counter
 
 import numpy as np
@@ -11,6 +10,7 @@ from tqdm import tqdm
 
 from gpn_ref import random_state
 from gpn_ref.generate import generate, stream_text
+from gpn_ref.measures import perplexity
 from gpn_ref.parameters import check_params, init_params
 from gpn_ref.text.tokenizer import END, format_ranks, ranks_of
 from gpn_ref.training.checkpoint import Checkpoint
@@ -35,21 +35,31 @@ class Trainer:
         self.step, self.tokens, self.saved_step = 0, 0, None
 
     def resume(self, warn):
-        """Go back to the newest checkpoint that can be used, to the beginning if there is none yet."""
-        checkpoint = self.run.latest_checkpoint(warn, self._require_own)
-        self.run.remove_leftovers()
-        self.run.cut_logs(checkpoint.logs if checkpoint else {})
-        if checkpoint:
+        """Go back to the newest checkpoint that can be used, to the beginning if there is none yet.
+
+        Nothing is changed or removed unless the logs hold what that checkpoint says.
+        """
+        checkpoint = self.run.latest_checkpoint(warn, self._load)
+        logs = checkpoint.logs if checkpoint else {}
+        self.run.check_logs(logs, checkpoint and checkpoint.step, self.finished)
+        self.run.clean(warn)
+        self.run.cut_logs(logs)
+        self.saved_step = checkpoint and checkpoint.step
+
+    def _load(self, path, checkpoint):
+        """Be where the checkpoint is; ValueError, naming the file, if it is of another run."""
+        for name in ("model_config", "train_config", "corpus"):
+            if getattr(checkpoint, name) != getattr(self.experiment, name):
+                raise ValueError(f"{path} is of another run: its {name} differs from that of {self.run.config_path}")
+        if path != self.run.checkpoint_path(checkpoint.step) or checkpoint.step > self.train_config.steps:
+            raise ValueError(f"{path} is not what its name says: it was saved after step {checkpoint.step}")
+        try:
             self.learner.load(checkpoint.params, checkpoint.optimizer)
             self.experiment.batches.load(checkpoint.batches)
             random_state.load(self.sampler, checkpoint.sampler)
-            self.step = self.saved_step = checkpoint.step
-            self.tokens = checkpoint.tokens
-
-    def _require_own(self, path, checkpoint):
-        for name in ("model_config", "train_config", "corpus"):
-            if getattr(checkpoint, name) != getattr(self.experiment, name):
-                raise ValueError(f"{path} is of another run: its {name} differs")
+        except ValueError as error:
+            raise ValueError(f"{path} is not a checkpoint that can be used: {error}") from None
+        self.step, self.tokens = checkpoint.step, checkpoint.tokens
 
     @property
     def finished(self):
@@ -86,7 +96,7 @@ class Trainer:
         self._require_finite("gradient norm", gradient_norm)
         self.tokens += inputs.size
         bar.set_postfix_str(
-            f"loss {loss:.3f}, perplexity {math.exp(loss):.4g}, {tokens_per_second:,.0f} tokens/s", False
+            f"loss {loss:.3f} nats, perplexity {perplexity(loss):.4g}, {tokens_per_second:,.0f} tokens/s", False
         )
         bar.update()
         record = {
@@ -164,14 +174,12 @@ class Trainer:
         )
 
     def _progress(self):
-        terminal = sys.stderr.isatty()
         return tqdm(
             total=self.train_config.steps,
             initial=self.step,
             desc="training",
-            unit="step",
-            mininterval=0.2 if terminal else 60.0,  # a log file wants few lines
-            ascii=None if terminal else True,
+            disable=None,
+            mininterval=0.2,
             dynamic_ncols=True,
             bar_format="{desc} {percentage:3.0f}%|{bar:20}| {n}/{total} steps, {remaining} left{postfix}",
         )

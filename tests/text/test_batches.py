@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from gpn_ref.config import TrainConfig
 from gpn_ref.text.batches import Batches, encode_documents, validation_windows
-from gpn_ref.text.tokenizer import SINGLE_BYTES, encoding_from_ranks
+from gpn_ref.text.tokenizer import encoding_from_ranks
 
-BYTES = encoding_from_ranks(dict(zip(SINGLE_BYTES, range(256), strict=True)))
+BYTES = encoding_from_ranks({bytes([value]): value for value in range(256)})
 
 
 def numbered(*lengths):

@@ -2,6 +2,7 @@ import hashlib
 import http.server
 import json
 import socket
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -274,7 +275,8 @@ def server(monkeypatch):
 
 
 @pytest.mark.parametrize("page", ["/good", "/unknown-length"])
-def test_download_once(server, tmp_path, page, capsys):
+def test_download_once(server, tmp_path, page, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     path = tmp_path / "cache" / "text.txt"
     for _ in range(2):
         download(server + page, path, SHA256, len(BODY))

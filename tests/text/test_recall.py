@@ -17,7 +17,7 @@ def letters(encoding, tokens):
 def test_a_sequence_as_text():
     config = RecallConfig(pairs=2, gaps=(3,))
     encoding = encoding_from_ranks(recall_ranks(config))
-    assert encoding.n_vocab == 256 + 31 + 32 + 16 + 1
+    assert encoding.n_vocab == 31 + 32 + 16 + 2
     inputs, targets, answers = recall_evaluation(config, 5, gap=3)
     assert inputs.shape == targets.shape == answers.shape == (5, 11)
     for row, target, answer in zip(inputs, targets, answers, strict=True):
@@ -38,7 +38,7 @@ def test_every_answer_is_the_value_of_its_key(pairs, more_keys, gap, n_values, n
     assert inputs.dtype == targets.dtype == np.int32
     assert (answers.sum(axis=1) == pairs).all()
     for row, target, answer in zip(inputs, targets, answers, strict=True):
-        assert row[0] == encoding.n_vocab - 1
+        assert row[0] == encoding.n_vocab - 2
         keys, values = row[1 : 2 * pairs + 1 : 2], row[2 : 2 * pairs + 1 : 2]
         assert len(set(keys.tolist())) == pairs
         assert sorted(row[answer]) == sorted(keys)
@@ -50,14 +50,14 @@ def test_every_answer_is_the_value_of_its_key(pairs, more_keys, gap, n_values, n
 def test_symbols_are_drawn_evenly_and_chance_is_right():
     config = RecallConfig(pairs=4, n_keys=8, n_values=5, n_fillers=3)
     inputs, targets, answers = recall_evaluation(config, 4000, gap=4)
-    keys, values, fillers = inputs[:, 1:9:2] - 256, inputs[:, 2:9:2] - 264, inputs[:, 9:13] - 269
+    keys, values, fillers = inputs[:, 1:9:2], inputs[:, 2:9:2] - 8, inputs[:, 9:13] - 13
     for symbols, count in ((keys, 8), (values, 5), (fillers, 3)):
         share = np.bincount(symbols.ravel(), minlength=count) / symbols.size
         np.testing.assert_allclose(share, 1 / count, atol=0.02)
-    guess = np.random.default_rng(0).integers(5, size=targets.shape) + 264
+    guess = np.random.default_rng(0).integers(5, size=targets.shape) + 8
     assert config.chance == 0.2
     assert abs((guess == targets)[answers].mean() - config.chance) < 0.02
-    asked = inputs[:, 13::2] - 256
+    asked = inputs[:, 13::2]
     assert abs((asked == keys).mean() - 1 / 4) < 0.02  # the order of the questions says nothing
 
 

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,19 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpn_ref import PRESETS, TrainConfig, init_params
-from gpn_ref.text.tokenizer import SINGLE_BYTES, format_ranks
+from gpn_ref.text.tokenizer import format_ranks
 from gpn_ref.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
-TOKENIZER = format_ranks({byte: rank for rank, byte in enumerate(SINGLE_BYTES)})
+NANO = replace(PRESETS["nano"], vocab_size=258)  # 256 bytes, END, BYTE
+TOKENIZER = format_ranks({bytes([value]): value for value in range(256)})
 
 
 def a_checkpoint(step=3, **changes):
-    params = init_params(PRESETS["nano"], seed=step)
+    params = init_params(NANO, seed=step)
     optimizer = {f"first/{name}": -value for name, value in params.items()} | {"updates": np.array(step, np.int64)}
     values = {
         "step": step,
         "tokens": 7 * step,
-        "model_config": PRESETS["nano"],
+        "model_config": NANO,
         "train_config": TrainConfig(steps=9, learning_rate=1e-3),
         "backend": "numpy",
         "corpus": {"name": "text", "files": ['a "sha256":"b'], "checksum": "c"},
@@ -52,7 +54,7 @@ def test_everything_comes_back(path):
             np.testing.assert_array_equal(after[name], before[name])
     for field in set(vars(written)) - {"params", "optimizer"}:
         assert getattr(read, field) == getattr(written, field), field
-    assert read.encoding().n_vocab == 257
+    assert read.encoding().n_vocab == 258
 
 
 def test_nothing_else_is_left(path):
@@ -136,7 +138,7 @@ def test_a_missing_file_is_an_os_error_that_names_it(tmp_path):
 
 
 def test_parameters_must_fit_the_configuration(tmp_path):
-    params = init_params(PRESETS["nano"])
+    params = init_params(NANO)
     del params["decode.norm.weight"]
     write_checkpoint(tmp_path / "c", a_checkpoint(params=params))
     with pytest.raises(ValueError, match=r"parameter 'decode\.norm\.weight' is missing"):
@@ -146,7 +148,7 @@ def test_parameters_must_fit_the_configuration(tmp_path):
 def test_the_tokenizer_must_fit_the_model(tmp_path):
     longer = TOKENIZER + "YWI= 256\n"
     write_checkpoint(tmp_path / "c", a_checkpoint(tokenizer=longer))
-    with pytest.raises(ValueError, match=r"its tokenizer has 258 tokens, its model 257"):
+    with pytest.raises(ValueError, match=r"its tokenizer has 259 tokens, its model 258"):
         read_checkpoint(tmp_path / "c")
 
 

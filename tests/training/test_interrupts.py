@@ -15,8 +15,9 @@ def test_the_first_signal_is_a_wish_and_the_second_an_end(number, status, capfd)
         os.kill(os.getpid(), number)
         assert stop()
         assert stop.exit_status == status
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as caught:
             os.kill(os.getpid(), number)
+        assert caught.value.args == (number,)
     assert signal.getsignal(number) is before
     assert capfd.readouterr().err == "\nfinishing this step and saving; once more to stop at once\n"
 
