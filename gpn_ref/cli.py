@@ -3,6 +3,8 @@
 import argparse
 import difflib
 import os
+import re
+import shlex
 import signal
 import sys
 from contextlib import suppress
@@ -14,6 +16,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **kwargs):
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **kwargs)
+
+    def parse_known_args(self, args=None, namespace=None):
+        for argument in sys.argv[1:] if args is None else args:  # argparse would drop such a value
+            if re.fullmatch("--[a-z-]+=--", str(argument)):
+                self.error(f"argument {argument[:-3]}: '--' is no value")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message}; see --help\n")
@@ -109,6 +117,12 @@ def path(text):
     if not text:
         raise argparse.ArgumentTypeError("'' names no file or directory")
     return text
+
+
+def shell(path):
+    """The path as a shell takes it, for advice that can be pasted."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def text(argument):

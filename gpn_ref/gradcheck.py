@@ -2,11 +2,12 @@
 
     python -m gpn_ref.gradcheck
 
-The function checked is f = loss + Σ d_state · final state, in float64, at a point where a mistake shows: parameters
-are jittered away from their initial values (where gates and FFN are zero, and many gradients with them), and the state
-is not zero. At small sizes every entry of every parameter and of the initial state is moved by ±h and ±2h; at a larger
-size each array is moved along random directions. The two differences tell each other's error: a point where they
-disagree lies at a kink of a ReLU, or where a norm divides by almost nothing, and another is drawn.
+The function checked is f = loss + Σ d_state · final state, in float64, at a point where a mistake shows: parameters are
+jittered away from their initial values (where the matrices of the gates and the way out of the FFN are zero, and many
+gradients with them), and the state is not zero. At small sizes every entry of every parameter and of the initial state
+is moved by ±h and ±2h; at a larger size each array is moved along random directions. The two differences tell each
+other's error: a point where they disagree lies at a kink of a ReLU, or where a norm divides by almost nothing, and
+another is drawn.
 The error of an array is the largest difference over its largest gradient, or over a thousandth of the largest gradient
 of all if that is more.
 """

@@ -12,7 +12,7 @@ from gpn_ref.text.tokenizer import END, byte_lengths, encode
 BATCH_TOKENS = 4096  # of an evaluation's batch: many enough for fast products, few enough for the memory
 
 DISTANCES = (  # tokens since a cloze passage last named its answer
-    ("0-20 tokens", 0, 20),
+    ("up to 20 tokens", 0, 20),
     ("21-60 tokens", 21, 60),
     ("61-150 tokens", 61, 150),
     ("over 150 tokens", 151, math.inf),

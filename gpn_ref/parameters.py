@@ -113,7 +113,7 @@ def init_params(config: ModelConfig, seed: int = 0, dtype=np.float32) -> dict[st
 
 
 def is_decayed(name: str, shape: tuple[int, ...]) -> bool:
-    """Whether weight decay applies: two-dimensional weights (the embedding too), but no convolution."""
+    """Whether weight decay applies: two-dimensional weights (the embedding too), but none named `..._conv.weight`."""
     return name.endswith(".weight") and not name.endswith("_conv.weight") and len(shape) == 2
 
 

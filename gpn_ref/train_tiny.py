@@ -1,6 +1,6 @@
 """Train a Grounded Prediction Network on text, from nothing to samples, in one command.
 
-Without flags: the model with a memory, on the stories that ship, for about three minutes. Everything goes
+Without flags: the model with a memory, on the stories that ship, for about two minutes. Everything goes
 into a run directory, and --resume goes on from its newest checkpoint, as if never stopped, with the choices
 that it began with. Ctrl-C finishes the step and saves; once more stops at once.
 
@@ -10,7 +10,6 @@ or SIGTERM.
 
 import json
 import math
-import shlex
 import sys
 from itertools import count
 from pathlib import Path
@@ -134,7 +133,7 @@ def warn(line):
 
 
 def how_to_go_on(run):
-    return f"{PROG} --resume {shlex.quote(str(run.path))}"
+    return f"{PROG} --resume {cli.shell(run.path)}"
 
 
 def readable_again(file):
@@ -281,7 +280,7 @@ def report(trainer, baselines):
     with atomic_write(run.results_path) as file:
         file.write(json.dumps(results, indent=2) + "\n")
     print(f"\nfiles      {run.path}/: loss.png, samples.txt, metrics.jsonl, results.json, checkpoints/")
-    print(f"next       python -m gpn_ref.sample {run.path}")
+    print(f"next       python -m gpn_ref.sample {cli.shell(run.path)}")
 
 
 def print_samples(run):

@@ -118,3 +118,19 @@ def test_without_stderr_errors_still_end_the_command(monkeypatch):
     with pytest.raises(SystemExit) as exit:
         cli.run(raising(ValueError("x")), "p")
     assert exit.value.code == 2 and cli.sys.stderr is None
+
+
+@pytest.mark.parametrize("flag", ["--out", "--steps"])
+def test_two_dashes_are_no_value(capsys, flag):
+    parser = cli.Parser(prog="p")
+    parser.add_argument("--out", type=cli.path)
+    parser.add_argument("--steps", type=cli.integer(1))
+    with pytest.raises(SystemExit) as exit:
+        parser.parse_args([f"{flag}=--"])
+    assert exit.value.code == 2
+    assert capsys.readouterr().err == f"p: argument {flag}: '--' is no value; see --help\n"
+
+
+@pytest.mark.parametrize(("path", "shown"), [("a", "a"), ("a b", "'a b'"), ("-a", "./-a"), ("$x", "'$x'")])
+def test_advice_can_be_pasted(path, shown):
+    assert cli.shell(path) == shown

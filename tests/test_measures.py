@@ -86,7 +86,7 @@ def test_cloze_by_distance():
     assert result.accuracy == pytest.approx(4 / 6)
     assert result.chance == pytest.approx((5 / 4 + 1 / 2) / 6)
     assert result.by_distance() == {
-        "0-20 tokens": {"accuracy": 1.0, "questions": 4},
+        "up to 20 tokens": {"accuracy": 1.0, "questions": 4},
         "21-60 tokens": {"accuracy": 0.0, "questions": 1},
         "over 150 tokens": {"accuracy": 0.0, "questions": 1},
     }

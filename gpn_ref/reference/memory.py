@@ -46,7 +46,7 @@ class AddressCache(NamedTuple):
 def address_forward(x, weight, bias, n_heads):
     """address = l2(relu(W x + b)) per head: where to write (a key) or to look (a query).
 
-    x (B, D), weight (H·K, D), bias (H·K) -> address (B, H, K), non-negative, of length 1.
+    x (B, D), weight (H·K, D), bias (H·K) -> address (B, H, K), non-negative, of length 1 (0 if no entry is active).
     """
     pre, linear_cache = linear_forward(x, weight)
     pre = (pre + bias).reshape(len(x), n_heads, -1)  # (B, H, K)

@@ -81,7 +81,7 @@ def predict_forward(params, config, i, x, memory):
 
 
 def predict_backward(d_predicted, cache, i, grads):
-    """d_predicted (B, D) -> d_x (B, D), d_memory (B, H, K, U), or 0 without one; adds layers.i.* to `grads`."""
+    """d_predicted (B, D) -> d_x (B, D), d_memory (B, H, K, U), or 0 without one; adds the gradients of layers.i.*."""
     layer = f"layers.{i}"
     # predicted = gate * x + ffn(x) + read(x, memory)
     d_x = d_predicted * cache.gate.gate

@@ -4,10 +4,11 @@ A rank file has a line a token: its bytes in base64, a space, its rank; the rank
 To encode, text is cut into pieces with SPLIT. A piece that is a token stays whole; any other starts as single bytes,
 and the two neighbours whose joint bytes have the lowest rank are joined, again and again.
 
-The trainers give a token only to what their text uses. Tokens that never occur are not harmless: the embedding serves
-both ends, and pushing hundreds of unused rows down pushes all others into one common direction, until words look alike
-to the memory's keys (`data/README.md` has the measurement). A byte that is no token of its own is written with three:
-BYTE, then its two hexadecimal digits, for which the first sixteen tokens stand. So any bytes come back unchanged.
+The trainers give a token only to what their text uses, because tokens that never occur are not harmless: the embedding
+serves both ends, and training pushes the rows of all unused ones away from what the decoder reads, all used ones along
+it. On the recall task 256 of them make the difference between all and nothing (`data/README.md` has the measurement).
+A byte that is no token of its own is written with three: BYTE, then its two hexadecimal digits, for which the first
+sixteen tokens stand. So any bytes come back unchanged.
 """
 
 import base64
@@ -133,8 +134,10 @@ def parse_ranks(data, name):
             raise ValueError(f"{name}, line {rank + 1}: {_shown(line)} is not base64, space, rank") from None
         if number != b"%d" % rank:
             raise ValueError(f"{name}, line {rank + 1}: the rank is {_shown(number)}; it must be {rank}")
-        if not token or token in ranks:
-            problem = f"repeats line {ranks[token] + 1}" if token else "is empty"
+        if not token or token in ranks or token.decode("utf-8", "replace") in (END, BYTE):
+            problem = (
+                f"repeats line {ranks[token] + 1}" if token in ranks else "is a special one" if token else "is empty"
+            )
             raise ValueError(f"{name}, line {rank + 1}: the token {_shown(code)} {problem}")
         ranks[token] = rank
     if len(ranks) < DIGITS:
@@ -228,7 +231,7 @@ def train_words(text, vocab_size):
         left_out = kept.pop()
         single.discard(left_out)
         needed.update(_bytes_in(left_out))
-    _require_vocab(vocab_size, len(kept) + len(needed - single) + 2)
+    _require_vocab(vocab_size, min(len(kept) + len(needed - single), len(counts)) + 2)
     return {token: rank for rank, token in enumerate(kept + sorted(needed - single))}
 
 
@@ -243,6 +246,8 @@ def _require_vocab(vocab_size, needed):
 
 
 def _too_few(ranks, vocab_size):
+    if ranks + 2 < SMALLEST_VOCAB:
+        return ValueError(f"the text is too small for a tokenizer: it allows {ranks + 2} tokens, not {SMALLEST_VOCAB}")
     return ValueError(f"the text allows at most {ranks + 2} tokens; {vocab_size} were asked for")
 
 
@@ -282,8 +287,9 @@ def train_command(options):
 
 def show_command(options):
     encoding = load_tokenizer(options.tokenizer)
-    for token in encode(encoding, options.text):
-        piece = encoding.decode_single_token_bytes(token).decode("utf-8", "backslashreplace")
+    for token, data in decode_stream(encode(encoding, options.text), encoding):
+        special = token == encoding.encode_single_token(BYTE)
+        piece = BYTE if special else data.decode("utf-8", "backslashreplace")
         print(f"{token:6d}  {piece!r}")
 
 

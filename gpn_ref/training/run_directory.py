@@ -25,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gpn_ref.cli import shell
 from gpn_ref.files import atomic_write, named
 from gpn_ref.training.checkpoint import read_checkpoint, write_checkpoint
 
@@ -248,7 +249,7 @@ def require_free(path):
     """InUse unless `path` can become a run directory: new, empty, or left by a start that was killed."""
     path = Path(path)
     if (path / "config.json").exists():
-        raise InUse(f"{path} already holds a run; go on with --resume {path}, or choose another --out")
+        raise InUse(f"{path} already holds a run; go on with --resume {shell(path)}, or choose another --out")
     if path.exists() and not path.is_dir():
         raise InUse(f"{path} is a file; --out must name a new or empty directory")
     if path.exists() and any(path.iterdir()) and not (path / ".lock").exists():

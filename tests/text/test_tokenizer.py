@@ -1,3 +1,4 @@
+import base64
 import os
 import socket
 import subprocess
@@ -113,8 +114,18 @@ def test_the_words_left_out_keep_their_bytes():
     assert set(ranks) == {*map(str.encode, EIGHTEEN), b"yes", b"a", b"b"}
 
 
+def test_the_size_that_is_advised_is_possible():
+    """26 words of two letters: all of them, or else their 26 letters and the space, which are more."""
+    text = " " + " ".join(
+        a + b for a, b in zip("abcdefghijklmnopqrstuvwxyz", "zyxwvutsrqponmlkjihgfedcba", strict=True)
+    )
+    with pytest.raises(ValueError, match="for this text it must be 28 or more"):
+        train_words(text, 20)
+    assert len(train_words(text, 28)) == 26
+
+
 def test_words_too_few():
-    with pytest.raises(ValueError, match=r"^the text allows at most 6 tokens; 300 were asked for$"):
+    with pytest.raises(ValueError, match=r"^the text is too small for a tokenizer: it allows 6 tokens, not 18$"):
         train_words("one two one a", 300)
 
 
@@ -122,8 +133,9 @@ def test_words_too_few():
 def test_the_smallest_vocabulary(train):
     with pytest.raises(ValueError, match=r"^the vocabulary size is 17; for this text it must be 21 or more$"):
         train(EIGHTEEN, 17)
-    letters = EIGHTEEN + "abcdefghijklmnopqrstuvwxyz"  # 18 + 26 letters and the line end
-    with pytest.raises(ValueError, match=r"^the vocabulary size is 21; for this text it must be 47 or more$"):
+    letters = EIGHTEEN + "abcdefghijklmnopqrstuvwxyz"  # 18 + 26 letters and the line end, or 20 whole pieces
+    needed = 2 + (45 if train is train_bpe else 20)
+    with pytest.raises(ValueError, match=rf"^the vocabulary size is 21; for this text it must be {needed} or more$"):
         train(letters, 21)
 
 
@@ -254,6 +266,7 @@ def changed(line, text):
         (changed(257, b"dGg= 257"), "line 257: the rank is '257'; it must be 256"),
         (changed(257, b"dGg= two"), "line 257: the rank is 'two'; it must be 256"),
         (changed(258, b"dGg= 257"), "line 258: the token 'dGg=' repeats line 257"),
+        (changed(258, base64.b64encode(b"<|end|>") + b" 257"), "line 258: the token 'PHxlbmR8Pg==' is a special one"),
         (changed(258, b" 257"), "line 258: the token '' is empty"),
         (GOOD.replace(b"\n", b"\r\n"), r"line 1: the rank is '0\r'; it must be 0"),
     ],
@@ -317,7 +330,7 @@ def test_command_help_has_an_example():
         (
             lambda path: path.write_bytes(b"aab"),
             300,
-            "the text allows at most 6 tokens; 300 were asked for",
+            "the text is too small for a tokenizer: it allows 6 tokens, not 18",
         ),
         (lambda path: path.write_bytes(b"aab"), 17, "17 is too small; it must be 18 or more"),
         (lambda path: path.write_bytes(b"aab"), -1, "-1 is too small; it must be 18 or more"),
