@@ -10,6 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from gpn_ref import cli
+from gpn_ref.blas import blas_threads
 from gpn_ref.config import PRESETS, TrainConfig
 from gpn_ref.model import BACKENDS, load_model
 from gpn_ref.parameters import count_params, init_params
@@ -76,7 +77,8 @@ def main(arguments=None):
         for size in options.sizes:
             bar.set_description(size)
             preset, batch_size, window = SIZES[size]
-            seconds = measure(preset, batch_size, window, options.backend, options.repeat, bar)
+            with blas_threads(count_params(PRESETS[preset])):  # as in training
+                seconds = measure(preset, batch_size, window, options.backend, options.repeat, bar)
             rates = [f"{batch_size * window / time:12,.0f}" for time in seconds]
             shape = f"{count_params(PRESETS[preset]):>12,} {batch_size:4} {window:5}"
             rows.append(f"{size:8} {shape} {rates[0]} {rates[1]:>16} {rates[2]}")

@@ -66,6 +66,8 @@ def read_checkpoint(path):
     A file that is cut, altered, not a checkpoint, or whose parameters do not fit its own configuration is a
     ValueError that names it; a missing one an OSError.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise ValueError(f"{path} is not a checkpoint: it is not a regular file")
     content = bytearray(Path(path).read_bytes())
     texts = _read_metadata(path, content)
     if not _set_sum(content, texts["sha256"], NO_SUM) or sha256(content).hexdigest() != texts["sha256"]:

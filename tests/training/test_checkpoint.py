@@ -172,3 +172,10 @@ def test_the_metadata_is_json_that_anyone_can_read(path):
     assert json.loads(texts["model_config"])["d_state"] == 16
     assert json.loads(texts["step"]) == 3
     assert texts["tokenizer"].startswith("AA== 0\n")
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path):
+    """To read one would wait for ever."""
+    os.mkfifo(tmp_path / "c")
+    with pytest.raises(ValueError, match=r"c is not a checkpoint: it is not a regular file$"):
+        read_checkpoint(tmp_path / "c")

@@ -453,7 +453,7 @@ def test_directories_in_the_place_of_files_are_named_and_not_in_the_way(uninterr
     warnings = []
     again = resumed(trainer, warnings.append)
     assert warnings == [
-        f"{newest}: Is a directory; looking at the one before",
+        f"{newest} is not a checkpoint: it is not a regular file; looking at the one before",
         f"{leftover} is a directory, and none of this run's; it is left alone",
     ]
     again.train()
