@@ -68,6 +68,11 @@ def test_without_a_fault_the_check_passes():
     assert agrees(gradcheck)
 
 
+def test_a_line_that_is_no_longer_there_fails(planted):
+    with pytest.raises(AssertionError, match="there is no line 'd_x = 0'"):
+        planted("ops", "linear_backward", "d_x = 0", "pass")
+
+
 @pytest.mark.parametrize("fault", BACKWARD, ids=fault_name)
 def test_the_gradient_check_catches(fault, planted):
     try:

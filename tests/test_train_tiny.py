@@ -427,21 +427,18 @@ def test_an_existing_run_is_not_overwritten(flags, capsys):
     assert RunDirectory("run").checkpoint_paths()[0].read_bytes() == before
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing_half_written(flags, tmp_path):
-    """A limit on the size of files stands for the disk: the tokenizer fits, a checkpoint does not."""
+@pytest.mark.parametrize(
+    ("limit", "full"),
+    [(50_000, "checkpoints/step-000000.safetensors"), (100, "tokenizer.ranks")],
+)
+def test_a_full_disk_is_one_line_and_leaves_no_run(flags, tmp_path, limit, full):
+    """A limit on the size of files, in bytes, stands for the disk: the first file that does not fit is named."""
     import resource
 
-    result = run(
-        "train_tiny",
-        *flags,
-        "--out",
-        tmp_path / "run",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
-    )
+    limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # noqa: E731
+    result = run("train_tiny", *flags, "--out", tmp_path / "run", preexec_fn=limited)
     assert_one_line(result, "File too large")
-    assert result.err.startswith(
-        f"python -m gpn_ref.train_tiny: {tmp_path}/run/checkpoints/step-000000.safetensors: File"
-    )
+    assert result.err.startswith(f"python -m gpn_ref.train_tiny: {tmp_path}/run/{full}: File")
     assert os.listdir(tmp_path) == ["cats.txt"]
 
 
@@ -472,20 +469,6 @@ def test_a_missing_log_is_named(flags, capsys):
     result = call(capsys, train_tiny, "--resume", "run")
     assert result.err == "python -m gpn_ref.train_tiny: run/metrics.jsonl: No such file or directory\n"
     assert not os.path.exists("run/metrics.jsonl")
-
-
-def test_a_disk_that_is_full_at_once_leaves_no_run(flags, tmp_path):
-    import resource
-
-    result = run(
-        "train_tiny",
-        *flags,
-        "--out",
-        tmp_path / "run",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-    )
-    assert_one_line(result, "File too large")
-    assert os.listdir(tmp_path) == ["cats.txt"]
 
 
 # ------------------------------------------------------------------------------------------------- rough places
