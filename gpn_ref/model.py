@@ -17,10 +17,9 @@ from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
 from gpn_ref.reference.gpn import State
 from gpn_ref.training.learner import Learner
+from gpn_ref.training.optimizer import AdamW
 
-__all__ = ["BoundModel", "Forward", "LossAndGrads", "Model", "State", "load_model"]
-
-BACKENDS = ("numpy",)
+__all__ = ["BoundModel", "Forward", "LossAndGrads", "Model", "State", "default_backend", "load_model"]
 
 
 class LossAndGrads(NamedTuple):
@@ -37,25 +36,76 @@ class Forward(NamedTuple):
     state: Any  # after the last token
 
 
-def load_model(config: ModelConfig, backend: str = "numpy") -> "Model":
-    """The model of this configuration, computed by `backend`."""
+class Reference:
+    """The engine "numpy": the reference and the plain optimizer. Every engine has these methods; none checks its input.
+
+    `params` is the engine's own copy; its learner changes it in place.
+    """
+
+    AdamW = AdamW
+
+    def __init__(self, config, params):
+        self.config = config
+        self.params = {name: value.copy() for name, value in params.items()}
+
+    def loss_and_grads(self, inputs, targets, state, d_state, scale):
+        """-> nll (B, T), grads, the final state, d_state of the initial state."""
+        return gpn.loss_and_grads(self.params, self.config, inputs, targets, state, d_state, scale)
+
+    def forward(self, inputs, state):
+        """-> logits (B, T, V), hidden (B, T, D), the final state."""
+        return gpn.window_forward(self.params, self.config, inputs, state)[:3]
+
+    def step(self, tokens, state):
+        """-> logits (B, V), the next state."""
+        state, _ = gpn.step_forward(self.params, self.config, tokens, state)
+        return decode_forward(self.params, state.predicted)[0], state
+
+
+def _numba_engine():
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"backend 'numba' needs numba (pip install numba), which does not import: {error}") from None
+    from gpn_ref.fast.cpu.engine import Engine
+
+    return Engine
+
+
+ENGINES = {"numpy": lambda: Reference, "numba": _numba_engine}  # imported when asked for: numba's import takes a second
+BACKENDS = tuple(ENGINES)
+
+
+def default_backend() -> str:
+    """The fastest backend that this machine has: "numba" where numba imports, otherwise "numpy"."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return "numpy"
+    return "numba"
+
+
+def load_model(config: ModelConfig, backend: str | None = None) -> "Model":
+    """The model of this configuration, computed by `backend` (None: by `default_backend()`)."""
     if not isinstance(config, ModelConfig):
         raise ValueError(f"config is a {type(config).__name__}; it must be a ModelConfig")
+    backend = default_backend() if backend is None else backend
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; it must be one of {', '.join(BACKENDS)}")
-    return Model(config)
+    return Model(config, backend)
 
 
 class Model:
-    """A Grounded Prediction Network without its parameters, computed by the NumPy reference."""
+    """A Grounded Prediction Network without its parameters; `backend` names what computes it."""
 
-    def __init__(self, config: ModelConfig):
-        self.config = config
+    def __init__(self, config: ModelConfig, backend: str):
+        self.config, self.backend = config, backend
+        self._engine = ENGINES[backend]()
 
     def bind(self, params: dict[str, np.ndarray]) -> "BoundModel":
         """Check names, shapes, type and finiteness of `params`, and keep a copy: later changes do not reach it."""
         check_params(params, self.config)
-        return BoundModel(self.config, {name: value.copy() for name, value in params.items()})
+        return BoundModel(self.config, self._engine(self.config, params))
 
     def initial_state(self, batch_size: int, dtype=np.float32) -> State:
         """The zero state, in which every text starts."""
@@ -79,9 +129,9 @@ class Model:
 class BoundModel:
     """A model with its parameters. Nothing that it is given is ever changed. Its type is that of the parameters."""
 
-    def __init__(self, config, params):
-        self._config, self._params = config, params
-        self._dtype = next(iter(params.values())).dtype
+    def __init__(self, config, engine):
+        self._config, self._engine = config, engine
+        self._dtype = next(iter(engine.params.values())).dtype
 
     def loss_and_grads(self, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
         """Gradients of scale · loss + Σ d_state · final state.
@@ -96,24 +146,24 @@ class BoundModel:
             raise ValueError(f"targets has shape {targets.shape}, but inputs has shape {inputs.shape}")
         state = self._state("state", state, len(inputs))
         d_state = self._state("d_state", d_state, len(inputs))
-        nll, grads, state, d_state = gpn.loss_and_grads(
-            self._params, self._config, inputs, targets, state, d_state, float(scale)
-        )
+        nll, grads, state, d_state = self._engine.loss_and_grads(inputs, targets, state, d_state, float(scale))
         return LossAndGrads(float(nll.mean(dtype=np.float64)), nll, grads, state, d_state)
 
     def forward(self, inputs, state=None) -> Forward:
         """inputs (B, T) -> logits (B, T, V), hidden (B, T, D), the final state."""
         inputs = self._tokens("inputs", inputs, ("B", "T"))
         state = self._state("state", state, len(inputs))
-        logits, predicted, state, _ = gpn.window_forward(self._params, self._config, inputs, state)
-        return Forward(logits, predicted, state)
+        return Forward(*self._engine.forward(inputs, state))
 
     def step(self, tokens, state=None) -> tuple[np.ndarray, State]:
         """One token for each sequence: tokens (B), state -> logits (B, V) of the next token, state."""
         tokens = self._tokens("tokens", tokens, ("B",))
         state = self._state("state", state, len(tokens))
-        state, _ = gpn.step_forward(self._params, self._config, tokens, state)
-        return decode_forward(self._params, state.predicted)[0], state
+        return self._engine.step(tokens, state)
+
+    def in_training(self, train_config: TrainConfig) -> tuple[dict[str, np.ndarray], AdamW]:
+        """The parameters themselves, not a copy, and an optimizer for them: for a learner, which changes both."""
+        return self._engine.params, self._engine.AdamW(self._engine.params, train_config)
 
     def _tokens(self, name, tokens, axes):
         wanted = f"({', '.join(axes)})"

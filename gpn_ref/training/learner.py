@@ -1,24 +1,22 @@
-"""The default learner: any model's `loss_and_grads`, with AdamW."""
+"""The learner: any model's `loss_and_grads`, with AdamW."""
 
 import numpy as np
 
 from gpn_ref.config import TrainConfig, require_number
-from gpn_ref.training.optimizer import AdamW
-
 
 class Learner:
     """Parameters and optimizer together; the trainer knows nothing else of a model's inside.
 
-    `model` is anything with `bind(params).loss_and_grads(...)`. The parameters are copied.
+    `model` is anything whose `bind(params)` has `loss_and_grads(...)` and `in_training(...)`. The parameters are copied,
+    once: they change where the bound model keeps them.
     """
 
     def __init__(self, model, params: dict[str, np.ndarray], train_config: TrainConfig):
         if not isinstance(train_config, TrainConfig):
             raise ValueError(f"train_config is a {type(train_config).__name__}; it must be a TrainConfig")
-        model.bind(params)  # checks them
         self._model, self._config = model, train_config
-        self._params = {name: value.copy() for name, value in params.items()}
-        self._optimizer = AdamW(self._params, train_config)
+        self._bound = model.bind(params)  # checks and copies them
+        self._params, self._optimizer = self._bound.in_training(train_config)
 
     def step(self, inputs: np.ndarray, targets: np.ndarray, learning_rate: float) -> tuple[float, float]:
         """One optimizer step on inputs, targets (B, T) -> loss in nats a token, norm of the gradient before clipping.
@@ -36,7 +34,6 @@ class Learner:
         n_parts = self._config.accumulation
         if len(inputs) < n_parts:
             raise ValueError(f"the batch has {len(inputs)} sequences, fewer than accumulation, {n_parts}")
-        bound = self._model.bind(self._params)
         segment = self._config.bptt or inputs.shape[1]
         loss, grads = 0.0, None
         parts = zip(*(np.array_split(tokens, n_parts) for tokens in (inputs, targets)), strict=True)
@@ -45,7 +42,7 @@ class Learner:
             for start in range(0, inputs.shape[1], segment):
                 here = np.s_[:, start : start + segment]
                 share = part_inputs[here].size / inputs.size
-                out = bound.loss_and_grads(part_inputs[here], part_targets[here], state, scale=share)
+                out = self._bound.loss_and_grads(part_inputs[here], part_targets[here], state, scale=share)
                 state, loss = out.state, loss + share * out.loss
                 grads = out.grads if grads is None else {name: grads[name] + out.grads[name] for name in grads}
         if not np.isfinite(loss):
@@ -78,7 +75,7 @@ class Learner:
         if next(iter(params.values())).dtype != next(iter(self._params.values())).dtype:
             raise ValueError("the parameters to load are not of this learner's type")
         for name in self._params:
-            self._params[name] = params[name].copy()
-            self._optimizer.first[name] = state[f"first/{name}"].copy()
-            self._optimizer.second[name] = state[f"second/{name}"].copy()
+            self._params[name][...] = params[name]
+            self._optimizer.first[name][...] = state[f"first/{name}"]
+            self._optimizer.second[name][...] = state[f"second/{name}"]
         self._optimizer.updates = int(state["updates"])

@@ -39,12 +39,18 @@ class AdamW:
         p ← p - η (m̂ / (√v̂ + ε) + λ p), m̂ and v̂ corrected for their start at zero, λ for matrices only.
         A norm that is not finite changes nothing.
         """
+        norm = self._norm(grads)
+        if np.isfinite(norm):
+            clip = min(1.0, self.config.clip_norm / norm) if norm > 0 else 1.0
+            self.updates += 1
+            self._move(params, grads, clip, learning_rate)
+        return norm
+
+    def _norm(self, grads):
+        return global_norm(grads)
+
+    def _move(self, params, grads, clip, learning_rate):
         config = self.config
-        norm = global_norm(grads)
-        if not np.isfinite(norm):
-            return norm
-        clip = min(1.0, config.clip_norm / norm) if norm > 0 else 1.0
-        self.updates += 1
         first_correction = 1 - config.beta1**self.updates
         second_correction = 1 - config.beta2**self.updates
         for name, param in params.items():
@@ -55,4 +61,3 @@ class AdamW:
             if is_decayed(name, param.shape):
                 change += config.weight_decay * param
             param -= learning_rate * change
-        return norm
