@@ -3,6 +3,7 @@
 window.py has the recurrence and the plan; here is all that is done for a whole window at once.
 """
 
+from contextlib import contextmanager
 from math import isqrt
 
 import numpy as np
@@ -11,7 +12,8 @@ from gpn_ref.fast.cpu import decode
 from gpn_ref.fast.cpu.compiled import compiled
 from gpn_ref.fast.cpu.layout import FFN, GATE, READ, named, zero_back, zero_trace, zero_weights, zeros
 from gpn_ref.fast.cpu.optimizer import AdamW
-from gpn_ref.fast.cpu.threads import N_THREADS, run
+from gpn_ref.fast.cpu.sequence import scale
+from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run, single_threaded_blas
 from gpn_ref.fast.cpu.window import backward_steps, forward_steps
 from gpn_ref.reference.gpn import State
 
@@ -31,18 +33,22 @@ class Engine:
         self.params = named(self._weights, config)
         for name, value in params.items():
             self.params[name][...] = value
+        self._workspaces = {}
 
+    @single_threaded_blas
     def forward(self, inputs, state):
         """-> logits (B, T, V), hidden (B, T, D), the final state."""
         B, T = inputs.shape
         hidden = np.empty((B, T, self.config.d_state), self._dtype)
         for first in range(0, T, FORWARD_STEPS):  # so that no more than their traces is ever kept
-            here = np.s_[:, first : first + FORWARD_STEPS]
-            trace, memory = self._begin(inputs[here], state)[:2]
-            self._run(forward_steps, B, self._weights, trace, memory, 1, len(trace.key) - 1, self.config.decay_first)
-            hidden[here] = trace.state[-1, 1:].swapaxes(0, 1)
-            state = final_state(trace, memory)
-        logits = decode.logits_of(self._weights, hidden.reshape(B * T, -1), N_THREADS)[0]
+            here = inputs[:, first : first + FORWARD_STEPS]
+            n_steps = here.shape[1]
+            with self._workspace("forward", zero_trace, self.config, n_steps + 1, B, self._dtype) as trace:
+                memory = self._begin(here, state, trace)[0]
+                self._run(forward_steps, B, self._weights, trace, memory, 1, n_steps, self.config.decay_first)
+                hidden[:, first : first + n_steps] = trace.state[-1, 1:].swapaxes(0, 1)
+                state = final_state(trace, memory)
+        logits = decode.logits_of(self._weights, hidden.reshape(B * T, -1))
         return logits.reshape(B, T, -1), hidden, state
 
     def step(self, tokens, state):
@@ -50,102 +56,144 @@ class Engine:
         logits, _, state = self.forward(tokens[:, None], state)
         return logits[:, 0], state
 
+    @single_threaded_blas
     def loss_and_grads(self, inputs, targets, state, d_state, scale):
         """-> nll (B, T), grads, the final state, d_state of the initial state."""
-        w, (B, T), decay_first = self._weights, inputs.shape, self.config.decay_first
-        trace, memory, embedded = self._begin(inputs, state)
+        B, T = inputs.shape
         n_steps = isqrt(T - 1) + 1  # of a segment: the fewest memory states at hand, √T kept and √T made again
+        with self._workspace("training", zero_workspace, self.config, B, T, n_steps, self._dtype) as arrays:
+            return self._loss_and_grads(*arrays, n_steps, inputs, targets, state, d_state, scale)
+
+    def _loss_and_grads(self, trace, back, states, n_steps, inputs, targets, state, d_state, scale):
+        w, (B, T), decay_first = self._weights, inputs.shape, self.config.decay_first
+        memory, *embedded = self._begin(inputs, state, trace)
         segments = [(first, min(first + n_steps - 1, T)) for first in range(1, T + 1, n_steps)]
         kept = []
         for first, last in segments:
             kept.append(memory.copy())
             self._run(forward_steps, B, w, trace, memory, first, last, decay_first)
-        final = final_state(trace, memory)
 
         grads = zero_weights(self.config, self._dtype)
         predicted = trace.state[-1, 1:].swapaxes(0, 1).reshape(B * T, -1)
-        nll, d_predicted = decode.loss_and_grads(
-            w, grads, predicted, targets.reshape(-1).astype(np.int64), scale / (B * T), N_THREADS
-        )
+        targets = targets.reshape(-1).astype(np.int64)
+        nll, d_predicted = decode.loss_and_grads(w, grads, predicted, targets, scale / (B * T))
 
-        back = zero_back(self.config, T + 1, B, N_THREADS, self._dtype)
+        reset(back)
         back.state[-1, 1:] = d_predicted.reshape(B, T, -1).swapaxes(0, 1)
         back.state[-1, T] += d_state.predicted
         back.state[0, T] += d_state.grounded
         back.memory[...] = d_state.memory
         trace.key[T] = 0  # the last state's key is never used
-        states = zeros((n_steps + 1, *memory.shape), self._dtype)
         for first, last in reversed(segments):
             states[0] = kept.pop()
             self._run(backward_steps, B, w, trace, back, states, first, last, decay_first)
-
         self._weight_grads(grads, trace, back, *embedded)
-        d_initial = State(back.state[-1, 0].copy(), back.state[0, 0].copy(), back.memory)
-        return nll.reshape(B, T), named(grads, self.config), final, d_initial
+        d_initial = State(back.state[-1, 0].copy(), back.state[0, 0].copy(), back.memory.copy())
+        return nll.reshape(B, T), named(grads, self.config), final_state(trace, memory), d_initial
 
-    def _begin(self, inputs, state):
-        """The trace with all that does not wait for a step, the memory to move on, and the embedded tokens."""
+    @contextmanager
+    def _workspace(self, name, make, *sizes):
+        """Arrays that a call fills, kept for the next one: fresh memory costs a page fault every 4 KB."""
+        key, arrays = self._workspaces.pop(name, (None, None))  # popped, so that no other thread takes them
+        if key != sizes:
+            arrays = make(*sizes)
+        yield arrays
+        self._workspaces[name] = sizes, arrays
+
+    def _begin(self, inputs, state, trace):
+        """What does not wait for a step. -> the memory to move on, tokens, and the embedded ones, to come back to."""
         w, (B, T) = self._weights, inputs.shape
-        trace = zero_trace(self.config, T + 1, B, self._dtype)
         memory = zeros(state.memory.shape, self._dtype)
         memory[...] = state.memory
         trace.state[0, 0], trace.state[-1, 0] = state.grounded, state.predicted
         tokens = inputs.T.reshape(-1).astype(np.int64)  # time first
         embedded = w.embedding[tokens]  # (T·B, E)
         inverse, normed = np.empty(T * B, self._dtype), np.empty_like(embedded)
-        run(1, decode.rms_norm_rows, embedded, w.ground_norm, inverse, normed)
-        np.matmul(normed, w.ground_proj.T, out=rows_of(trace.state[0, 1:]))
-        return trace, memory, (tokens, embedded, inverse, normed)
+        seen = rows_of(trace.state[0, 1:])
+
+        def part(piece, n_pieces, barrier):
+            mine = part_of(piece, n_pieces, T * B)
+            decode.rms_norm_rows(embedded[mine], w.ground_norm, inverse[mine], normed[mine])
+            np.matmul(normed[mine], w.ground_proj.T, out=seen[mine])
+
+        run(N_THREADS if T > 1 else 1, part)
+        return memory, tokens, embedded, inverse, normed
 
     def _run(self, steps, batch_size, *arguments):
         """Run steps of the recurrence in as many threads as they are worth."""
         n_weights = sum(weight.size for weight in self._weights) - self._weights.embedding.size
         run(N_THREADS if batch_size * n_weights > SMALL else 1, steps, *arguments)
 
-    def _weight_grads(self, grads, z, d, tokens, embedded, inverse, normed):
-        """All that is a sum over the window: each matrix's gradient is one product, d_outputᵀ input."""
-        w, g, B, N = self._weights, grads, z.gate.shape[2], len(z.gate)
+    def _weight_grads(self, g, z, d, tokens, embedded, inverse, normed):
+        """All that is a sum over the window: each matrix's gradient is one product, d_outᵀ input."""
+        w, B, N, H = self._weights, z.gate.shape[2], len(z.gate), self.config.n_heads
 
-        # ground
-        product_grad(d.state[0, 1:], normed, g.ground_proj)
-        d_normed = rows_of(d.state[0, 1:]) @ w.ground_proj
-        d_embedded, d_norms = np.zeros_like(embedded), np.zeros((N_THREADS, embedded.shape[1]), self._dtype)
-        run(N_THREADS, decode.rms_norm_rows_back, d_normed, embedded, w.ground_norm, inverse, d_norms, d_embedded)
-        run(N_THREADS, add_rows, tokens, d_embedded, g.embedding)
-        g.ground_norm[...] = d_norms.sum(axis=0)
-        x = normalized(z.state[N, :-1], z.inverse_rms[N, :-1]) * w.ground_gate_norm
-        product_grad(z.ground_gate[1:], x, g.ground_gate)
-        g.ground_gate_bias[...] = z.ground_gate[1:].sum(axis=(0, 1))
-        g.ground_gate_norm[...] = d.ground_gate_norm.sum(axis=0)
+        def look(state, inverse_rms, weight):
+            """rms(state; weight), for each slot and sequence once more."""
+            out = np.empty_like(rows_of(state))
+            run(N_THREADS, scale_rows, rows_of(state), inverse_rms.reshape(-1), weight, out)
+            return out
 
+        d_seen = rows_of(d.state[0, 1:])
+        products = [  # gradient of the output (n, rows), input (n, columns), gradients of the matrix and of a bias
+            (d_seen, normed, g.ground_proj, None),
+            (z.ground_gate[1:], look(z.state[N, :-1], z.inverse_rms[N, :-1], w.ground_gate_norm), g.ground_gate, g.ground_gate_bias),
+        ]
+        if H:
+            x = look(z.state[0], z.inverse_rms[0], w.write_norm)  # the first B rows are slot 0
+            products += [
+                (z.key, x, g.key, g.key_bias),
+                (z.error[1:], x[B:], g.value, None),
+                (z.beta[1:], x[B:], g.beta, None),
+                (z.decay_pre[1:], x[B:], g.decay, g.decay_bias),
+            ]
         for i in range(N):
-            x_hat = normalized(z.state[i], z.inverse_rms[i])  # (T·B + B, D); the first B rows are slot 0
-            if self.config.n_heads and i == 0:
-                x = x_hat * w.write_norm
-                product_grad(z.key, x, g.key)
-                product_grad(z.error[1:], x[B:], g.value)
-                product_grad(z.beta[1:], x[B:], g.beta)
-                product_grad(z.decay_pre[1:], x[B:], g.decay)
-                g.key_bias[...] = z.key.sum(axis=(0, 1))
-                g.decay_bias[...] = z.decay_pre[1:].sum(axis=(0, 1))
-                g.log_rate[...] = d.log_rate.sum(axis=0)
-                g.write_norm[...] = d.write_norm.sum(axis=0)
-            x_hat = x_hat[B:]
-            x = x_hat * w.norms[i, GATE]
-            product_grad(z.gate[i, 1:], x, g.gate[i])
-            g.gate_bias[i] = z.gate[i, 1:].sum(axis=(0, 1))
-            np.multiply(x_hat, w.norms[i, FFN], out=x)
-            product_grad(z.ffn_gate[i, 1:], x, g.ffn_gate[i])
-            product_grad(z.ffn_value[i, 1:], x, g.ffn_value[i])
-            product_grad(d.state[i + 1, 1:], rows_of(z.hidden[i, 1:]), g.ffn_out[i])
-            if self.config.n_heads:
-                np.multiply(x_hat, w.norms[i, READ], out=x)
-                product_grad(z.query[i, 1:], x, g.query[i])
-                product_grad(z.read_gate[i, 1:], x, g.read_gate[i])
-                product_grad(d.state[i + 1, 1:], rows_of(z.read[i, 1:]), g.read_out[i])
-                g.query_bias[i] = z.query[i, 1:].sum(axis=(0, 1))
-        g.norms[...] = d.norms.sum(axis=0)
-        g.out_norm[...] = d.out_norm.sum(axis=0)
+            x = look(z.state[i, 1:], z.inverse_rms[i, 1:], w.norms[i, GATE])
+            products.append((z.gate[i, 1:], x, g.gate[i], g.gate_bias[i]))
+            x = look(z.state[i, 1:], z.inverse_rms[i, 1:], w.norms[i, FFN])
+            products += [(z.ffn_gate[i, 1:], x, g.ffn_gate[i], None), (z.ffn_value[i, 1:], x, g.ffn_value[i], None)]
+            products.append((d.state[i + 1, 1:], rows_of(z.hidden[i, 1:]), g.ffn_out[i], None))
+            if H:
+                x = look(z.state[i, 1:], z.inverse_rms[i, 1:], w.norms[i, READ])
+                products.append((z.query[i, 1:], x, g.query[i], g.query_bias[i]))
+                products.append((z.read_gate[i, 1:], x, g.read_gate[i], None))
+                products.append((d.state[i + 1, 1:], rows_of(z.read[i, 1:]), g.read_out[i], None))
+
+        d_norms = np.zeros((N_THREADS, embedded.shape[1]), self._dtype)
+        d_embedded = np.zeros_like(embedded)
+
+        def part(piece, n_pieces, barrier):
+            for d_out, x, grad, d_bias in products:
+                mine = part_of(piece, n_pieces, len(grad))
+                d_mine = rows_of(d_out)[:, mine]
+                np.matmul(d_mine.T, x, out=grad[mine])
+                if d_bias is not None:
+                    d_mine.sum(axis=0, out=d_bias[mine])
+            mine = part_of(piece, n_pieces, len(tokens))
+            d_normed = d_seen[mine] @ w.ground_proj
+            decode.rms_norm_rows_back(
+                d_normed, embedded[mine], w.ground_norm, inverse[mine], d_norms[piece], d_embedded[mine]
+            )
+
+        run(N_THREADS, part)
+        run(N_THREADS, add_embedded, tokens, d_embedded, g.embedding)
+        g.ground_norm[...] = d_norms.sum(axis=0)
+        for name in ("ground_gate_norm", "write_norm", "log_rate", "norms", "out_norm"):
+            getattr(d, name).sum(axis=0, out=getattr(g, name))
+
+
+def zero_workspace(config, batch_size, window, n_steps, dtype):
+    trace = zero_trace(config, window + 1, batch_size, dtype)
+    back = zero_back(config, window + 1, batch_size, N_THREADS, dtype)
+    return trace, back, zeros((n_steps + 1, *back.memory.shape), dtype)
+
+
+def reset(back):
+    """Zero what the way back adds to."""
+    back.state[:-1] = 0
+    back.state[-1, 0] = 0
+    for sums in (back.norms, back.out_norm, back.ground_gate_norm, back.write_norm, back.log_rate):
+        sums[...] = 0
 
 
 def rows_of(x):
@@ -153,22 +201,19 @@ def rows_of(x):
     return x.reshape(-1, x.shape[-1])
 
 
-def normalized(state, inverse_rms):
-    """state (slots, B, D), inverse_rms (slots, B) -> (slots · B, D)."""
-    return rows_of(state * inverse_rms[..., None])
-
-
-def product_grad(d_out, x, grad):
-    """For out = x Wᵀ: grad = d_outᵀ x.  d_out (slots, B, rows), x (slots · B, n) -> grad (rows, n)."""
-    np.matmul(rows_of(d_out).T, x, out=grad)
-
-
 def final_state(trace, memory):
     return State(trace.state[-1, -1].copy(), trace.state[0, -1].copy(), memory)
 
 
 @compiled
-def add_rows(piece, n_pieces, barrier, tokens, d_embedded, d_embedding):
+def scale_rows(piece, n_pieces, barrier, x, inverse, weight, out):
+    """out = rms(x; weight), row by row, given 1 / rms."""
+    for r in range(len(x) * piece // n_pieces, len(x) * (piece + 1) // n_pieces):
+        scale(x[r], inverse[r], weight, out[r])
+
+
+@compiled
+def add_embedded(piece, n_pieces, barrier, tokens, d_embedded, d_embedding):
     """d_embedding[token] += d_embedded, for a thread's share of the columns: a token may stand in many rows."""
     E = d_embedding.shape[1]
     for r in range(len(tokens)):

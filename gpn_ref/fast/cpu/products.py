@@ -15,6 +15,14 @@ CHUNK = 256  # columns between two prefetches
 
 @compiled
 def rows(piece, n_pieces, W, X, Y):
+    """Y = X Wᵀ, for a thread's share of the rows of W."""
+    lo, hi = first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W))
+    Y[:, lo:hi] = 0
+    product(W, X, Y, lo, hi)
+
+
+@compiled
+def add_rows(piece, n_pieces, W, X, Y):
     """Y += X Wᵀ, for a thread's share of the rows of W."""
     product(W, X, Y, first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W)))
 

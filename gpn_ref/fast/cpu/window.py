@@ -31,7 +31,7 @@ from gpn_ref.fast.cpu.memory import (
     write_and_read,
     write_and_read_back,
 )
-from gpn_ref.fast.cpu.products import rows, rows_back
+from gpn_ref.fast.cpu.products import add_rows, rows, rows_back
 from gpn_ref.fast.cpu.sequence import (
     gated,
     gated_back,
@@ -127,15 +127,16 @@ def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_fir
 
             # predict: x = gate * x + W_2 hidden + W_o read
             for b in sequences:
+                z.state[i + 1, t, b] = 0
                 gated(z.gate[i, t, b], w.gate_bias[i], z.state[i, t, b], z.state[i + 1, t, b])
                 swiglu(z.ffn_gate[i, t, b], z.ffn_value[i, t, b], z.hidden[i, t, b])
                 if H:
                     recalled, gate = z.recalled[i, t, b], z.read_gate[i, t, b]
                     z.inverse_recalled[i, t, b] = read_gated(gate, recalled, w.out_norm[i], z.read[i, t, b])
             wait(barrier, n_pieces)
-            rows(piece, n_pieces, w.ffn_out[i], z.hidden[i, t], z.state[i + 1, t])
+            add_rows(piece, n_pieces, w.ffn_out[i], z.hidden[i, t], z.state[i + 1, t])
             if H:
-                rows(piece, n_pieces, w.read_out[i], z.read[i, t], z.state[i + 1, t])
+                add_rows(piece, n_pieces, w.read_out[i], z.read[i, t], z.state[i + 1, t])
             wait(barrier, n_pieces)
 
 
