@@ -105,8 +105,8 @@ def _prefetch(typing_context, array, row, column):
     return types.void(array, types.intp, types.intp), generate
 
 
-def prefetch(W, row, other_row, start, stop):
-    """Ask for columns start to stop of two rows of a matrix, to be in the cache of the core when they are needed.
+def prefetch(W, row, start, stop):
+    """Ask for columns start to stop of a row of a matrix, to be in the cache of the core when they are needed.
 
     The hardware does this by itself for one long run of addresses; but it begins anew at every row, and stops at
     every page.
@@ -114,10 +114,9 @@ def prefetch(W, row, other_row, start, stop):
 
 
 @overload(prefetch, jit_options={"fastmath": FASTMATH})
-def _prefetch_rows(W, row, other_row, start, stop):
-    def rows(W, row, other_row, start, stop):
+def _prefetch_row(W, row, start, stop):
+    def prefetch_row(W, row, start, stop):
         for column in range(start, stop, LINE):
             _prefetch(W, row, column)
-            _prefetch(W, other_row, column)
 
-    return rows
+    return prefetch_row

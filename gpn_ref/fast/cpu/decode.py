@@ -1,10 +1,12 @@
 """The decoder and its loss, for many tokens at once: each thread takes some of the tokens all the way."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from gpn_ref.fast.cpu.compiled import compiled, exp
+from gpn_ref.fast.cpu.layout import zeros
 from gpn_ref.fast.cpu.sequence import inverse_rms, norm_back, scale
 from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run
 
@@ -16,40 +18,54 @@ def logits_of(w, predicted):
     logits = np.empty((len(predicted), len(w.embedding)), predicted.dtype)
 
     def part(piece, n_pieces, barrier):
-        mine = part_of(piece, n_pieces, len(predicted))
-        project(w, predicted[mine], logits[mine])
+        mine = predicted[part_of(piece, n_pieces, len(predicted))]
+        projected = np.empty((len(mine), w.embedding.shape[1]), mine.dtype)
+        project(w, mine, np.empty_like(mine), projected, logits[part_of(piece, n_pieces, len(predicted))])
 
-    run(N_THREADS, part)
+    run(min(N_THREADS, len(predicted)), part)
     return logits
 
 
-def project(w, predicted, logits):
-    """Fills logits (n, V) of predicted (n, D); returns 1 / rms (n), normed (n, D), projected (n, E)."""
-    inverse, normed = np.empty(len(predicted), predicted.dtype), np.empty_like(predicted)
+def project(w, predicted, normed, projected, logits):
+    """predicted (n, D) -> 1 / rms (n); fills normed (n, D), projected (n, E), logits (n, V)."""
+    inverse = np.empty(len(predicted), predicted.dtype)
     rms_norm_rows(predicted, w.decode_norm, inverse, normed)
-    projected = normed @ w.decode_proj.T  # (n, E)
+    np.matmul(normed, w.decode_proj.T, out=projected)
     if len(w.decode_bias):
         projected += w.decode_bias
     np.matmul(projected, w.embedding.T, out=logits)
-    return inverse, normed, projected
+    return inverse
 
 
-def loss_and_grads(w, grads, predicted, targets, scale):
-    """Cross entropy of all tokens, and the gradients of scale · Σ nll; those of weights go to `grads`.
+class Arrays(NamedTuple):
+    """What the way there leaves for the way back: n tokens, logits of up to TOKENS of them."""
 
-    predicted (n, D), targets (n) -> nll (n), d_predicted (n, D).
+    normed: np.ndarray  # (n, D)
+    projected: np.ndarray  # (n, E)
+    logits: np.ndarray  # (TOKENS, V)                           -> their gradient
+    d_projected: np.ndarray  # (n, E)
+
+
+def zero_arrays(config, n, dtype):
+    V, D, E = config.vocab_size, config.d_state, config.d_emb
+    shapes = Arrays((n, D), (n, E), (min(n, TOKENS), V), (n, E))
+    return Arrays(*(zeros(shape, dtype) for shape in shapes))
+
+
+def loss_and_grads(w, grads, arrays, predicted, d_predicted, targets, scale):
+    """Cross entropy of all tokens, and the gradients of scale · Σ nll: fills those of `grads`, adds to d_predicted.
+
+    predicted and d_predicted (n, D), targets (n) -> nll (n).
     """
+    normed, projected, logits, d_projected = arrays
     n, kind = len(targets), predicted.dtype
-    nll, d_predicted, normed = np.empty(n, kind), np.zeros_like(predicted), np.empty_like(predicted)
-    d_projected = np.empty((n, w.decode_proj.shape[0]), kind)
-    projected = np.empty_like(d_projected)
+    nll = np.empty(n, kind)
     d_norms = np.zeros((N_THREADS, predicted.shape[1]), kind)
-    d_logits = np.empty((min(n, TOKENS), len(w.embedding)), kind)
 
     def to_the_loss_and_back(piece, n_pieces, barrier):
         mine = part_of(piece, n_pieces, len(here), start)
-        d_mine = d_logits[: len(here)][part_of(piece, n_pieces, len(here))]
-        inverse, normed[mine], projected[mine] = project(w, predicted[mine], d_mine)
+        d_mine = logits[part_of(piece, n_pieces, len(here))]
+        inverse = project(w, predicted[mine], normed[mine], projected[mine], d_mine)
         cross_entropy_rows(d_mine, targets[mine], kind.type(scale), nll[mine])
         np.matmul(d_mine, w.embedding, out=d_projected[mine])
         d_normed = d_projected[mine] @ w.decode_proj  # (n, D)
@@ -57,7 +73,7 @@ def loss_and_grads(w, grads, predicted, targets, scale):
 
     def embedding_grad(piece, n_pieces, barrier):
         mine = part_of(piece, n_pieces, len(w.embedding))
-        d_mine = d_logits[: len(here), mine].T
+        d_mine = logits[: len(here), mine].T
         if start == 0:
             np.matmul(d_mine, projected[here.start : here.stop], out=grads.embedding[mine])
         else:
@@ -70,7 +86,7 @@ def loss_and_grads(w, grads, predicted, targets, scale):
     np.matmul(d_projected.T, normed, out=grads.decode_proj)
     grads.decode_bias[:] = d_projected.sum(axis=0)[: len(w.decode_bias)]
     grads.decode_norm[:] = d_norms.sum(axis=0)
-    return nll, d_predicted
+    return nll
 
 
 @compiled

@@ -18,6 +18,7 @@ from gpn_ref.fast.cpu.window import backward_steps, forward_steps
 from gpn_ref.reference.gpn import State
 
 SMALL = 1 << 20  # multiply-adds of a step that are not worth a second thread
+FAR = 1 << 21  # weights that do not stay in the caches from one step to the next
 FORWARD_STEPS = 64  # of a forward pass without a way back, at a time
 
 
@@ -64,7 +65,7 @@ class Engine:
         with self._workspace("training", zero_workspace, self.config, B, T, n_steps, self._dtype) as arrays:
             return self._loss_and_grads(*arrays, n_steps, inputs, targets, state, d_state, scale)
 
-    def _loss_and_grads(self, trace, back, states, n_steps, inputs, targets, state, d_state, scale):
+    def _loss_and_grads(self, trace, back, states, tokens, looks, n_steps, inputs, targets, state, d_state, scale):
         w, (B, T), decay_first = self._weights, inputs.shape, self.config.decay_first
         memory, *embedded = self._begin(inputs, state, trace)
         segments = [(first, min(first + n_steps - 1, T)) for first in range(1, T + 1, n_steps)]
@@ -74,12 +75,11 @@ class Engine:
             self._run(forward_steps, B, w, trace, memory, first, last, decay_first)
 
         grads = zero_weights(self.config, self._dtype)
-        predicted = trace.state[-1, 1:].swapaxes(0, 1).reshape(B * T, -1)
-        targets = targets.reshape(-1).astype(np.int64)
-        nll, d_predicted = decode.loss_and_grads(w, grads, predicted, targets, scale / (B * T))
-
         reset(back)
-        back.state[-1, 1:] = d_predicted.reshape(B, T, -1).swapaxes(0, 1)
+        predicted, d_predicted = rows_of(trace.state[-1, 1:]), rows_of(back.state[-1, 1:])
+        targets = targets.T.reshape(-1).astype(np.int64)
+        nll = decode.loss_and_grads(w, grads, tokens, predicted, d_predicted, targets, scale / (B * T))
+
         back.state[-1, T] += d_state.predicted
         back.state[0, T] += d_state.grounded
         back.memory[...] = d_state.memory
@@ -87,9 +87,9 @@ class Engine:
         for first, last in reversed(segments):
             states[0] = kept.pop()
             self._run(backward_steps, B, w, trace, back, states, first, last, decay_first)
-        self._weight_grads(grads, trace, back, *embedded)
+        self._weight_grads(grads, trace, back, iter(looks), *embedded)
         d_initial = State(back.state[-1, 0].copy(), back.state[0, 0].copy(), back.memory.copy())
-        return nll.reshape(B, T), named(grads, self.config), final_state(trace, memory), d_initial
+        return nll.reshape(T, B).T.copy(), named(grads, self.config), final_state(trace, memory), d_initial
 
     @contextmanager
     def _workspace(self, name, make, *sizes):
@@ -122,15 +122,15 @@ class Engine:
     def _run(self, steps, batch_size, *arguments):
         """Run steps of the recurrence in as many threads as they are worth."""
         n_weights = sum(weight.size for weight in self._weights) - self._weights.embedding.size
-        run(N_THREADS if batch_size * n_weights > SMALL else 1, steps, *arguments)
+        run(N_THREADS if batch_size * n_weights > SMALL else 1, steps, n_weights > FAR, *arguments)
 
-    def _weight_grads(self, g, z, d, tokens, embedded, inverse, normed):
+    def _weight_grads(self, g, z, d, looks, tokens, embedded, inverse, normed):
         """All that is a sum over the window: each matrix's gradient is one product, d_outᵀ input."""
         w, B, N, H = self._weights, z.gate.shape[2], len(z.gate), self.config.n_heads
 
         def look(state, inverse_rms, weight):
             """rms(state; weight), for each slot and sequence once more."""
-            out = np.empty_like(rows_of(state))
+            out = next(looks)[: inverse_rms.size]
             run(N_THREADS, scale_rows, rows_of(state), inverse_rms.reshape(-1), weight, out)
             return out
 
@@ -185,13 +185,15 @@ class Engine:
 def zero_workspace(config, batch_size, window, n_steps, dtype):
     trace = zero_trace(config, window + 1, batch_size, dtype)
     back = zero_back(config, window + 1, batch_size, N_THREADS, dtype)
-    return trace, back, zeros((n_steps + 1, *back.memory.shape), dtype)
+    states = zeros((n_steps + 1, *back.memory.shape), dtype)
+    n_looks = 2 + config.n_layers * (3 if config.n_heads else 2)
+    looks = zeros((n_looks, (window + 1) * batch_size, config.d_state), dtype)
+    return trace, back, states, decode.zero_arrays(config, batch_size * window, dtype), looks
 
 
 def reset(back):
     """Zero what the way back adds to."""
-    back.state[:-1] = 0
-    back.state[-1, 0] = 0
+    back.state[...] = 0
     for sums in (back.norms, back.out_norm, back.ground_gate_norm, back.write_norm, back.log_rate):
         sums[...] = 0
 

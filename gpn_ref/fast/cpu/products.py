@@ -7,40 +7,39 @@ order, as it lies; keep the sums in registers; and say early which part of W com
 Each kernel does the rows `lo` to `hi` of W, so that the threads can share them out.
 """
 
-from gpn_ref.fast.cpu.compiled import compiled, prefetch
+from gpn_ref.fast.cpu.compiled import LINE, compiled, prefetch
 
-FAR = 1 << 20  # a matrix with more entries does not stay in the cache of a core from one step to the next
 CHUNK = 256  # columns between two prefetches
 
 
 @compiled
-def rows(piece, n_pieces, W, X, Y):
+def rows(piece, n_pieces, far, W, X, Y):
     """Y = X Wᵀ, for a thread's share of the rows of W."""
     lo, hi = first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W))
     Y[:, lo:hi] = 0
-    product(W, X, Y, lo, hi)
+    product(W, X, Y, lo, hi, far)
 
 
 @compiled
-def add_rows(piece, n_pieces, W, X, Y):
+def add_rows(piece, n_pieces, far, W, X, Y):
     """Y += X Wᵀ, for a thread's share of the rows of W."""
-    product(W, X, Y, first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W)))
+    product(W, X, Y, first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W)), far)
 
 
 @compiled
-def rows_back(piece, n_pieces, W, d_Y, d_X):
+def rows_back(piece, n_pieces, far, W, d_Y, d_X):
     """d_X += d_Y W, for a thread's share of the rows of W."""
-    product_back(W, d_Y, d_X, first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W)))
+    product_back(W, d_Y, d_X, first_row(piece, n_pieces, len(W)), first_row(piece + 1, n_pieces, len(W)), far)
 
 
 @compiled
 def first_row(piece, n_pieces, n_rows):
-    """Where a share begins: at a multiple of four; the last one ends with the rows."""
-    return n_rows if piece == n_pieces else n_rows // 4 * piece // n_pieces * 4
+    """Where a share begins: no two threads write to one cache line; the last one ends with the rows."""
+    return n_rows if piece == n_pieces else n_rows // LINE * piece // n_pieces * LINE
 
 
 @compiled
-def product(W, X, Y, lo, hi):
+def product(W, X, Y, lo, hi, far):
     """Y += X Wᵀ for the rows lo to hi of W.  W (rows, n), X (B, n), Y (B, rows).
 
     Two rows of W meet eight vectors in sixteen sums, each of which the compiler makes a register of sixteen numbers:
@@ -48,16 +47,17 @@ def product(W, X, Y, lo, hi):
     """
     B, n = X.shape
     zero = W.dtype.type(0)
-    far = W.size > FAR
     chunk = CHUNK if far else n
     for r in range(lo, hi, 2):
         s = min(r + 1, hi - 1)  # the second row; the first once more where there is no second
         for start in range(0, n, chunk):
             stop = min(start + chunk, n)
             if far:
-                prefetch(W, min(r + 2, hi - 1), min(s + 2, hi - 1), start, stop)
+                prefetch(W, min(r + 2, hi - 1), start, stop)
             w, v = W[r, start:stop], W[s, start:stop]
             for b in range(0, B - 7, 8):
+                if far and b == (B - 8) // 8 * 8:  # the last eight: not both rows at once
+                    prefetch(W, min(r + 3, hi - 1), start, stop)
                 x0, x1, x2, x3 = X[b, start:stop], X[b + 1, start:stop], X[b + 2, start:stop], X[b + 3, start:stop]
                 x4, x5, x6, x7 = X[b + 4, start:stop], X[b + 5, start:stop], X[b + 6, start:stop], X[b + 7, start:stop]
                 w0 = w1 = w2 = w3 = w4 = w5 = w6 = w7 = zero
@@ -74,6 +74,8 @@ def product(W, X, Y, lo, hi):
                 add_eight(Y, b, r, w0, w1, w2, w3, w4, w5, w6, w7)
                 if s > r:
                     add_eight(Y, b, s, v0, v1, v2, v3, v4, v5, v6, v7)
+            if far and B < 8:
+                prefetch(W, min(r + 3, hi - 1), start, stop)
             for b in range(B // 8 * 8, B):
                 x = X[b, start:stop]
                 w0 = v0 = zero
@@ -98,42 +100,34 @@ def add_eight(Y, b, r, y0, y1, y2, y3, y4, y5, y6, y7):
 
 
 @compiled
-def product_back(W, d_Y, d_X, lo, hi):
+def product_back(W, d_Y, d_X, lo, hi, far):
     """d_X += d_Y W for the rows lo to hi of W: what undoes `product`, without a transposed copy of W.
 
-    W (rows, n), d_Y (B, rows), d_X (B, n). Four rows of W are added to four sequences at a time, sixteen
-    multiply-adds for eight loads and four stores. Threads need a d_X each, to be added up afterwards.
+    W (rows, n), d_Y (B, rows), d_X (B, n). Eight rows of W are added to one vector at a time, and meet the whole batch
+    while they are in the nearest cache. More vectors at a time would need fewer loads, but the compiler cannot know
+    that they don't overlap, and asks anew at each loop. Threads need a d_X each, to be added up afterwards.
     """
     B, n = d_X.shape
-    far = W.size > FAR
-    chunk = CHUNK if far else n
-    end = lo + (hi - lo) // 4 * 4
-    for r in range(lo, end, 4):
-        for start in range(0, n, chunk):
-            stop = min(start + chunk, n)
-            if far:
-                prefetch(W, min(r + 4, hi - 1), min(r + 5, hi - 1), start, stop)
-                prefetch(W, min(r + 6, hi - 1), min(r + 7, hi - 1), start, stop)
+    end = lo + (hi - lo) // 8 * 8
+    for r in range(lo, end, 8):
+        for start in range(0, n, CHUNK):
+            stop = min(start + CHUNK, n)
             w0, w1, w2, w3 = W[r, start:stop], W[r + 1, start:stop], W[r + 2, start:stop], W[r + 3, start:stop]
-            for b in range(0, B - 3, 4):
-                y00, y01, y02, y03 = d_Y[b, r], d_Y[b, r + 1], d_Y[b, r + 2], d_Y[b, r + 3]
-                y10, y11, y12, y13 = d_Y[b + 1, r], d_Y[b + 1, r + 1], d_Y[b + 1, r + 2], d_Y[b + 1, r + 3]
-                y20, y21, y22, y23 = d_Y[b + 2, r], d_Y[b + 2, r + 1], d_Y[b + 2, r + 2], d_Y[b + 2, r + 3]
-                y30, y31, y32, y33 = d_Y[b + 3, r], d_Y[b + 3, r + 1], d_Y[b + 3, r + 2], d_Y[b + 3, r + 3]
-                x0, x1 = d_X[b, start:stop], d_X[b + 1, start:stop]
-                x2, x3 = d_X[b + 2, start:stop], d_X[b + 3, start:stop]
-                for c in range(stop - start):
-                    x0[c] += y00 * w0[c] + y01 * w1[c] + y02 * w2[c] + y03 * w3[c]
-                    x1[c] += y10 * w0[c] + y11 * w1[c] + y12 * w2[c] + y13 * w3[c]
-                    x2[c] += y20 * w0[c] + y21 * w1[c] + y22 * w2[c] + y23 * w3[c]
-                    x3[c] += y30 * w0[c] + y31 * w1[c] + y32 * w2[c] + y33 * w3[c]
-            for b in range(B // 4 * 4, B):
+            w4, w5, w6, w7 = W[r + 4, start:stop], W[r + 5, start:stop], W[r + 6, start:stop], W[r + 7, start:stop]
+            for b in range(B):
+                if far:  # a part of the eight rows that come next; all at once would have to wait for each other
+                    for k in range(8 * b // B, 8 * (b + 1) // B):
+                        prefetch(W, min(r + 8 + k, hi - 1), start, stop)
                 y0, y1, y2, y3 = d_Y[b, r], d_Y[b, r + 1], d_Y[b, r + 2], d_Y[b, r + 3]
+                y4, y5, y6, y7 = d_Y[b, r + 4], d_Y[b, r + 5], d_Y[b, r + 6], d_Y[b, r + 7]
                 x = d_X[b, start:stop]
                 for c in range(stop - start):
-                    x[c] += y0 * w0[c] + y1 * w1[c] + y2 * w2[c] + y3 * w3[c]
+                    x[c] += (
+                        y0 * w0[c] + y1 * w1[c] + y2 * w2[c] + y3 * w3[c]
+                        + y4 * w4[c] + y5 * w5[c] + y6 * w6[c] + y7 * w7[c]
+                    )  # fmt: skip
     for r in range(end, hi):
         for b in range(B):
-            y = d_Y[b, r]
+            y, w, x = d_Y[b, r], W[r], d_X[b]
             for c in range(n):
-                d_X[b, c] += y * W[r, c]
+                x[c] += y * w[c]

@@ -10,6 +10,17 @@ from gpn_ref.fast.cpu.compiled import compiled, sigmoid
 from gpn_ref.reference.ops import RMS_EPSILON
 
 
+@compiled
+def total(pieces, b):
+    """pieces (P, B, n), what each thread has of a sum -> the sum (n) for one sequence, in the place of the first."""
+    first = pieces[0, b]
+    for piece in range(1, len(pieces)):
+        other = pieces[piece, b]
+        for i in range(len(first)):
+            first[i] += other[i]
+    return first
+
+
 # --------------------------------------------------------------------------------------------------- RMS norm
 @compiled
 def inverse_rms(x):
@@ -28,14 +39,11 @@ def scale(x, inverse, weight, out):
 
 
 @compiled
-def scale_back(pieces, b, x, inverse, weight, d_weight, d_normalized):
-    """d_normalized += d_out ⊙ weight;  d_weight += d_out ⊙ normalized.  pieces[:, b] (P, n) add up to d_out."""
+def scale_back(d_out, x, inverse, weight, d_weight, d_normalized):
+    """d_normalized += d_out ⊙ weight;  d_weight += d_out ⊙ normalized."""
     for d in range(len(x)):
-        d_out = pieces[0, b, d]
-        for piece in range(1, len(pieces)):
-            d_out += pieces[piece, b, d]
-        d_normalized[d] += d_out * weight[d]
-        d_weight[d] += d_out * x[d] * inverse
+        d_normalized[d] += d_out[d] * weight[d]
+        d_weight[d] += d_out[d] * x[d] * inverse
 
 
 @compiled
@@ -78,17 +86,14 @@ def swiglu(gate, value, out):
 
 
 @compiled
-def swiglu_back(pieces, b, gate, value):
-    """gate and value become their gradients.  pieces[:, b] (P, n) add up to d_out."""
+def swiglu_back(d_out, gate, value):
+    """gate and value become their gradients."""
     one = gate.dtype.type(1)
     for f in range(len(gate)):
-        d_out = pieces[0, b, f]
-        for piece in range(1, len(pieces)):
-            d_out += pieces[piece, b, f]
         s = sigmoid(gate[f])
         silu = gate[f] * s
-        gate[f] = d_out * value[f] * (s + silu * (one - s))
-        value[f] = d_out * silu
+        gate[f] = d_out[f] * value[f] * (s + silu * (one - s))
+        value[f] = d_out[f] * silu
 
 
 @compiled
@@ -101,22 +106,18 @@ def read_gated(gate, recalled, weight, out):
 
 
 @compiled
-def read_gated_back(pieces, b, gate, recalled, inverse, weight, d_weight):
-    """gate and recalled become their gradients.  pieces[:, b] (P, n) add up to d_out, and are used up."""
+def read_gated_back(d_out, gate, recalled, inverse, weight, d_weight):
+    """gate and recalled become their gradients; d_out is used up."""
     one = gate.dtype.type(1)
     along = gate.dtype.type(0)
-    d_normalized = pieces[0, b]
     for u in range(len(gate)):
-        d_out = pieces[0, b, u]
-        for piece in range(1, len(pieces)):
-            d_out += pieces[piece, b, u]
         s = sigmoid(gate[u])
         silu = gate[u] * s
         normalized = recalled[u] * inverse
-        gate[u] = d_out * normalized * weight[u] * (s + silu * (one - s))
-        d_weight[u] += d_out * silu * normalized
-        d_normalized[u] = d_out * silu * weight[u]
-        along += d_normalized[u] * normalized
+        gate[u] = d_out[u] * normalized * weight[u] * (s + silu * (one - s))
+        d_weight[u] += d_out[u] * silu * normalized
+        d_out[u] *= silu * weight[u]  # the gradient of `normalized`
+        along += d_out[u] * normalized
     along /= gate.dtype.type(len(gate))
     for u in range(len(gate)):
-        recalled[u] = inverse * (d_normalized[u] - recalled[u] * inverse * along)
+        recalled[u] = inverse * (d_out[u] - recalled[u] * inverse * along)

@@ -43,13 +43,14 @@ from gpn_ref.fast.cpu.sequence import (
     scale_back,
     swiglu,
     swiglu_back,
+    total,
 )
 from gpn_ref.fast.cpu.threads import wait
 
 
 # --------------------------------------------------------------------------------------------------- forward
 @compiled
-def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_first):
+def forward_steps(piece, n_pieces, barrier, far, w, z, memory, first, last, decay_first):
     """Steps first to last of a window: fills their slots of the trace z, and moves `memory` (B, H, K, U) on in place.
 
     Slot first - 1 holds the states before, z.state[0] what was seen. With H heads, K, U their widths.
@@ -63,7 +64,7 @@ def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_fir
             z.inverse_rms[0, 0, b] = inverse_rms(z.state[0, 0, b])
             scale(z.state[0, 0, b], z.inverse_rms[0, 0, b], w.write_norm, z.normed[WRITE, b])
         wait(barrier, n_pieces)
-        rows(piece, n_pieces, w.key, z.normed[WRITE], z.key[0])
+        rows(piece, n_pieces, far, w.key, z.normed[WRITE], z.key[0])
         wait(barrier, n_pieces)
         for b_h in heads:
             b, h = b_h // H, b_h % H
@@ -77,7 +78,7 @@ def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_fir
             z.inverse_rms[N, t - 1, b] = inverse_rms(z.state[N, t - 1, b])
             scale(z.state[N, t - 1, b], z.inverse_rms[N, t - 1, b], w.ground_gate_norm, z.normed[GATE, b])
         wait(barrier, n_pieces)
-        rows(piece, n_pieces, w.ground_gate, z.normed[GATE], z.ground_gate[t])
+        rows(piece, n_pieces, far, w.ground_gate, z.normed[GATE], z.ground_gate[t])
         wait(barrier, n_pieces)
         for b in sequences:
             gated(z.ground_gate[t, b], w.ground_gate_bias, z.state[N, t - 1, b], z.state[0, t, b])
@@ -92,17 +93,17 @@ def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_fir
                 if H and i == 0:
                     scale(x, inverse, w.write_norm, z.normed[WRITE, b])
             wait(barrier, n_pieces)
-            rows(piece, n_pieces, w.gate[i], z.normed[GATE], z.gate[i, t])
-            rows(piece, n_pieces, w.ffn_gate[i], z.normed[FFN], z.ffn_gate[i, t])
-            rows(piece, n_pieces, w.ffn_value[i], z.normed[FFN], z.ffn_value[i, t])
+            rows(piece, n_pieces, far, w.gate[i], z.normed[GATE], z.gate[i, t])
+            rows(piece, n_pieces, far, w.ffn_gate[i], z.normed[FFN], z.ffn_gate[i, t])
+            rows(piece, n_pieces, far, w.ffn_value[i], z.normed[FFN], z.ffn_value[i, t])
             if H:
-                rows(piece, n_pieces, w.query[i], z.normed[READ], z.query[i, t])
-                rows(piece, n_pieces, w.read_gate[i], z.normed[READ], z.read_gate[i, t])
+                rows(piece, n_pieces, far, w.query[i], z.normed[READ], z.query[i, t])
+                rows(piece, n_pieces, far, w.read_gate[i], z.normed[READ], z.read_gate[i, t])
             if H and i == 0:
-                rows(piece, n_pieces, w.value, z.normed[WRITE], z.error[t])
-                rows(piece, n_pieces, w.beta, z.normed[WRITE], z.beta[t])
-                rows(piece, n_pieces, w.decay, z.normed[WRITE], z.decay_pre[t])
-                rows(piece, n_pieces, w.key, z.normed[WRITE], z.key[t])
+                rows(piece, n_pieces, far, w.value, z.normed[WRITE], z.error[t])
+                rows(piece, n_pieces, far, w.beta, z.normed[WRITE], z.beta[t])
+                rows(piece, n_pieces, far, w.decay, z.normed[WRITE], z.decay_pre[t])
+                rows(piece, n_pieces, far, w.key, z.normed[WRITE], z.key[t])
             wait(barrier, n_pieces)
 
             # write and read, head by head
@@ -134,9 +135,9 @@ def forward_steps(piece, n_pieces, barrier, w, z, memory, first, last, decay_fir
                     recalled, gate = z.recalled[i, t, b], z.read_gate[i, t, b]
                     z.inverse_recalled[i, t, b] = read_gated(gate, recalled, w.out_norm[i], z.read[i, t, b])
             wait(barrier, n_pieces)
-            add_rows(piece, n_pieces, w.ffn_out[i], z.hidden[i, t], z.state[i + 1, t])
+            add_rows(piece, n_pieces, far, w.ffn_out[i], z.hidden[i, t], z.state[i + 1, t])
             if H:
-                add_rows(piece, n_pieces, w.read_out[i], z.read[i, t], z.state[i + 1, t])
+                add_rows(piece, n_pieces, far, w.read_out[i], z.read[i, t], z.state[i + 1, t])
             wait(barrier, n_pieces)
 
 
@@ -148,7 +149,7 @@ def share(piece, n_pieces, n):
 
 # -------------------------------------------------------------------------------------------------- backward
 @compiled
-def backward_steps(piece, n_pieces, barrier, w, z, d, states, first, last, decay_first):
+def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, decay_first):
     """The way back, from step last to step first; `states` (steps + 1, B, H, K, U): states[0] is the memory before them.
 
     d.state[N, last] and d.memory must hold what comes from behind, d.state[N] before that what comes from the decoder.
@@ -168,17 +169,17 @@ def backward_steps(piece, n_pieces, barrier, w, z, d, states, first, last, decay
         for i in range(N - 1, -1, -1):
             # x = gate * x + W_2 hidden + W_o read
             d.hidden[piece] = 0
-            rows_back(piece, n_pieces, w.ffn_out[i], d.state[i + 1, t], d.hidden[piece])
+            rows_back(piece, n_pieces, far, w.ffn_out[i], d.state[i + 1, t], d.hidden[piece])
             if H:
                 d.read[piece] = 0
-                rows_back(piece, n_pieces, w.read_out[i], d.state[i + 1, t], d.read[piece])
+                rows_back(piece, n_pieces, far, w.read_out[i], d.state[i + 1, t], d.read[piece])
             wait(barrier, n_pieces)
             for b in sequences:
                 gated_back(d.state[i + 1, t, b], z.gate[i, t, b], z.state[i, t, b], d.state[i, t, b])
-                swiglu_back(d.hidden, b, z.ffn_gate[i, t, b], z.ffn_value[i, t, b])
+                swiglu_back(total(d.hidden, b), z.ffn_gate[i, t, b], z.ffn_value[i, t, b])
                 if H:
                     gate, recalled, inverse = z.read_gate[i, t, b], z.recalled[i, t, b], z.inverse_recalled[i, t, b]
-                    read_gated_back(d.read, b, gate, recalled, inverse, w.out_norm[i], d.out_norm[b, i])
+                    read_gated_back(total(d.read, b), gate, recalled, inverse, w.out_norm[i], d.out_norm[b, i])
             wait(barrier, n_pieces)
 
             # read and write, head by head
@@ -206,25 +207,25 @@ def backward_steps(piece, n_pieces, barrier, w, z, d, states, first, last, decay
 
             # all that looked at this state; the key of this slot was used, and got its gradient, a step later
             d.normed[:, piece] = 0
-            rows_back(piece, n_pieces, w.gate[i], z.gate[i, t], d.normed[GATE, piece])
-            rows_back(piece, n_pieces, w.ffn_gate[i], z.ffn_gate[i, t], d.normed[FFN, piece])
-            rows_back(piece, n_pieces, w.ffn_value[i], z.ffn_value[i, t], d.normed[FFN, piece])
+            rows_back(piece, n_pieces, far, w.gate[i], z.gate[i, t], d.normed[GATE, piece])
+            rows_back(piece, n_pieces, far, w.ffn_gate[i], z.ffn_gate[i, t], d.normed[FFN, piece])
+            rows_back(piece, n_pieces, far, w.ffn_value[i], z.ffn_value[i, t], d.normed[FFN, piece])
             if H:
-                rows_back(piece, n_pieces, w.query[i], z.query[i, t], d.normed[READ, piece])
-                rows_back(piece, n_pieces, w.read_gate[i], z.read_gate[i, t], d.normed[READ, piece])
+                rows_back(piece, n_pieces, far, w.query[i], z.query[i, t], d.normed[READ, piece])
+                rows_back(piece, n_pieces, far, w.read_gate[i], z.read_gate[i, t], d.normed[READ, piece])
             if H and i == 0:
-                rows_back(piece, n_pieces, w.value, z.error[t], d.normed[WRITE, piece])
-                rows_back(piece, n_pieces, w.beta, z.beta[t], d.normed[WRITE, piece])
-                rows_back(piece, n_pieces, w.decay, z.decay_pre[t], d.normed[WRITE, piece])
-                rows_back(piece, n_pieces, w.key, z.key[t], d.normed[WRITE, piece])
+                rows_back(piece, n_pieces, far, w.value, z.error[t], d.normed[WRITE, piece])
+                rows_back(piece, n_pieces, far, w.beta, z.beta[t], d.normed[WRITE, piece])
+                rows_back(piece, n_pieces, far, w.decay, z.decay_pre[t], d.normed[WRITE, piece])
+                rows_back(piece, n_pieces, far, w.key, z.key[t], d.normed[WRITE, piece])
             wait(barrier, n_pieces)
             for b in sequences:
                 x, inverse, d_normalized = z.state[i, t, b], z.inverse_rms[i, t, b], d.normalized[b]
                 d_normalized[:] = 0
                 for who in range(READ + 1 if H else READ):
-                    scale_back(d.normed[who], b, x, inverse, w.norms[i, who], d.norms[b, i, who], d_normalized)
+                    scale_back(total(d.normed[who], b), x, inverse, w.norms[i, who], d.norms[b, i, who], d_normalized)
                 if H and i == 0:
-                    scale_back(d.normed[WRITE], b, x, inverse, w.write_norm, d.write_norm[b], d_normalized)
+                    scale_back(total(d.normed[WRITE], b), x, inverse, w.write_norm, d.write_norm[b], d_normalized)
                 norm_back(d_normalized, x, inverse, d.state[i, t, b])
             if i > 0:
                 wait(barrier, n_pieces)
@@ -234,21 +235,21 @@ def backward_steps(piece, n_pieces, barrier, w, z, d, states, first, last, decay
             gated_back(d.state[0, t, b], z.ground_gate[t, b], z.state[N, t - 1, b], d.state[N, t - 1, b])
         wait(barrier, n_pieces)
         d.normed[GATE, piece] = 0
-        rows_back(piece, n_pieces, w.ground_gate, z.ground_gate[t], d.normed[GATE, piece])
+        rows_back(piece, n_pieces, far, w.ground_gate, z.ground_gate[t], d.normed[GATE, piece])
         wait(barrier, n_pieces)
         for b in sequences:
             x, inverse, d_normalized = z.state[N, t - 1, b], z.inverse_rms[N, t - 1, b], d.normalized[b]
             d_normalized[:] = 0
-            scale_back(d.normed[GATE], b, x, inverse, w.ground_gate_norm, d.ground_gate_norm[b], d_normalized)
+            scale_back(total(d.normed[GATE], b), x, inverse, w.ground_gate_norm, d.ground_gate_norm[b], d_normalized)
             norm_back(d_normalized, x, inverse, d.state[N, t - 1, b])
         wait(barrier, n_pieces)
 
     if first == 1:  # slot 0's key
         d.normed[WRITE, piece] = 0
-        rows_back(piece, n_pieces, w.key, z.key[0], d.normed[WRITE, piece])
+        rows_back(piece, n_pieces, far, w.key, z.key[0], d.normed[WRITE, piece])
         wait(barrier, n_pieces)
         for b in sequences:
             x, inverse, d_normalized = z.state[0, 0, b], z.inverse_rms[0, 0, b], d.normalized[b]
             d_normalized[:] = 0
-            scale_back(d.normed[WRITE], b, x, inverse, w.write_norm, d.write_norm[b], d_normalized)
+            scale_back(total(d.normed[WRITE], b), x, inverse, w.write_norm, d.write_norm[b], d_normalized)
             norm_back(d_normalized, x, inverse, d.state[0, 0, b])
