@@ -8,6 +8,7 @@ from pathlib import Path
 
 _package = Path(__file__).resolve().parent
 DATA = _package / "data" if (_package / "data").is_dir() else _package.parent / "data"  # a wheel, or a clone
+TRAINED = DATA / "tiny.safetensors"  # the model to look at where no run is named
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # what a write meets; the system names no file then

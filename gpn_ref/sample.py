@@ -1,6 +1,7 @@
 """Write text with a trained model, as it comes, in constant memory.
 
-RUN is a run directory (its newest good checkpoint is used) or a checkpoint file. The prompt is printed first.
+RUN is a run directory (its newest good checkpoint is used) or a checkpoint file; without one, the model that ships
+is used, which the default run of train_tiny made. The prompt is printed first.
 When the model ends a text, a blank line follows and it begins the next one, without a memory of the first.
 """
 
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from gpn_ref import cli, random_state
+from gpn_ref.files import TRAINED
 from gpn_ref.generate import generate, stream_text
 from gpn_ref.model import BACKENDS, load_model
 from gpn_ref.text.tokenizer import END, encode
@@ -17,6 +19,7 @@ from gpn_ref.training.run_directory import RunDirectory
 
 PROG = "python -m gpn_ref.sample"
 EXAMPLES = """examples:
+  python -m gpn_ref.sample
   python -m gpn_ref.sample runs/stories
   python -m gpn_ref.sample runs/stories --prompt "Once there was" --tokens 200 --temperature 0.7 --top-p 0.9
   python -m gpn_ref.sample runs/stories/checkpoints/step-000400.safetensors --temperature 0
@@ -25,7 +28,8 @@ EXAMPLES = """examples:
 
 def parser():
     parser = cli.Parser(prog=PROG, description=__doc__, epilog=EXAMPLES)
-    parser.add_argument("run", type=cli.path, metavar="RUN", help="a run directory, or a checkpoint file")
+    where = "a run directory, or a checkpoint file (default: the model that ships)"
+    parser.add_argument("run", type=cli.path, nargs="?", default=TRAINED, metavar="RUN", help=where)
     what = "what the text begins with (default: nothing)"
     parser.add_argument("--prompt", type=cli.text, default="", metavar="TEXT", help=what)
     parser.add_argument("--tokens", type=cli.integer(1), default=200, metavar="N", help="tokens to write (default 200)")
@@ -55,7 +59,7 @@ def parser():
         "--backend",
         type=cli.one_of("backend", list(BACKENDS)),
         metavar="NAME",
-        help=f"what computes: {', '.join(BACKENDS)} (default: as in training)",
+        help=f"what computes: {', '.join(BACKENDS)} (default: numba where it imports)",
     )
     return parser
 
@@ -75,7 +79,7 @@ def main(arguments=None):
     checkpoint = load_checkpoint(options.run)
     encoding = checkpoint.encoding()
     prompt = encode(encoding, options.prompt)
-    bound = load_model(checkpoint.model_config, options.backend or checkpoint.backend).bind(checkpoint.params)
+    bound = load_model(checkpoint.model_config, options.backend).bind(checkpoint.params)
     tokens = generate(
         bound,
         random_state.generator(options.seed, "samples"),

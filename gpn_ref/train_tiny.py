@@ -85,7 +85,8 @@ def parser():
     add_integer("seed", "of initial values, batches and samples")
     add_integer("evaluate-every", "steps from one validation and sample to the next")
     add_integer("checkpoint-every", "steps from one checkpoint to the next")
-    add_one_of("backend", list(BACKENDS), "NAME", f"what computes: {', '.join(BACKENDS)}")
+    what = f"what computes: {', '.join(BACKENDS)} (default: numba where it imports)"
+    add_one_of("backend", list(BACKENDS), "NAME", what)
     where = "the run directory, new or empty (default: a new one in runs/)"
     parser.add_argument("--out", type=cli.path, metavar="DIR", help=where)
     parser.add_argument("--resume", type=cli.path, metavar="RUN", help="go on with the run of this directory")

@@ -15,7 +15,7 @@ from gpn_ref.config import (
     require_integer,
 )
 from gpn_ref.measures import Validation
-from gpn_ref.model import BACKENDS, load_model
+from gpn_ref.model import BACKENDS, default_backend, load_model
 from gpn_ref.parameters import count_params
 from gpn_ref.text.recall import RecallConfig
 from gpn_ref.text.tokenizer import SMALLEST_VOCAB, load_tokenizer
@@ -87,6 +87,7 @@ def new_experiment(choices):
     choices["corpus"] = None if files else name
     corpus = {"name": name, "files": files, "checksum": task.checksum()}
     choices |= {"model": model_name(model_config), "layers": model_config.n_layers}
+    choices["backend"] = choices["backend"] or default_backend()
     return _assemble(choices, model_config, train_config, corpus, task)
 
 

@@ -4,11 +4,12 @@ import numpy as np
 
 from gpn_ref.config import TrainConfig, require_number
 
+
 class Learner:
     """Parameters and optimizer together; the trainer knows nothing else of a model's inside.
 
-    `model` is anything whose `bind(params)` has `loss_and_grads(...)` and `in_training(...)`. The parameters are copied,
-    once: they change where the bound model keeps them.
+    `model` is anything whose `bind(params)` has `loss_and_grads(...)` and `in_training(...)`. The parameters are copied
+    once, and then change where the bound model keeps them.
     """
 
     def __init__(self, model, params: dict[str, np.ndarray], train_config: TrainConfig):

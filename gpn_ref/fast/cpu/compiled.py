@@ -10,20 +10,38 @@ Three rules hold in every kernel of this folder:
 """
 
 import math
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload, register_jitable
 
 LINE = 16  # float32s in a cache line
 FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
+OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True, "_nrt": False}
+
+_folder = Path(__file__).parent
+_sources = [*sorted(_folder.glob("*.py")), _folder.parents[1] / "reference" / "ops.py"]
+SOURCES = sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()
 
 
 def compiled(function):
-    """A kernel: compiled when first called, kept on disk, and other Python threads can run meanwhile."""
-    return njit(function, fastmath=FASTMATH, error_model="numpy", nogil=True, cache=True)
+    """A kernel: compiled when first called, kept on disk; while it runs, other Python threads can run too.
+
+    What is on disk counts as long as no file here has changed. Numba itself looks only at the file of the function,
+    and not at those of the functions that were compiled into it.
+    """
+    if config.DISABLE_JIT:
+        return function
+    try:
+        kernel = njit(function, cache=True, **OPTIONS)
+    except RuntimeError:  # no folder to keep it in can be written to
+        return njit(function, **OPTIONS)
+    kernel._cache._cache_file._source_stamp = SOURCES
+    return kernel
 
 
 # ---------------------------------------------------------------------------------------------------- functions

@@ -7,23 +7,46 @@ import numpy as np
 
 from gpn_ref.fast.cpu.compiled import compiled, exp
 from gpn_ref.fast.cpu.layout import zeros
+from gpn_ref.fast.cpu.products import rows
 from gpn_ref.fast.cpu.sequence import inverse_rms, norm_back, scale
-from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run
+from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run, wait
 
+FEW = 16  # tokens of a step; more are worth a product by BLAS
+SMALL = 1 << 18  # weights of a decoder that are not worth a second thread
 TOKENS = 1024  # whose logits are made, used and forgotten together: 131 MB at V 32,000
 
 
 def logits_of(w, predicted):
     """predicted (n, D) -> logits (n, V)."""
     logits = np.empty((len(predicted), len(w.embedding)), predicted.dtype)
+    normed = np.empty_like(predicted)
+    projected = np.empty((len(predicted), w.embedding.shape[1]), predicted.dtype)
 
     def part(piece, n_pieces, barrier):
-        mine = predicted[part_of(piece, n_pieces, len(predicted))]
-        projected = np.empty((len(mine), w.embedding.shape[1]), mine.dtype)
-        project(w, mine, np.empty_like(mine), projected, logits[part_of(piece, n_pieces, len(predicted))])
+        mine = part_of(piece, n_pieces, len(predicted))
+        project(w, predicted[mine], normed[mine], projected[mine], logits[mine])
 
-    run(min(N_THREADS, len(predicted)), part)
+    if len(predicted) > FEW:
+        run(N_THREADS, part)
+    else:
+        arrays = (w.decode_norm, w.decode_proj, w.decode_bias, w.embedding, predicted, normed, projected, logits)
+        run(N_THREADS if w.embedding.size > SMALL else 1, project_few, *arrays)
     return logits
+
+
+@compiled
+def project_few(piece, n_pieces, barrier, norm, proj, bias, embedding, predicted, normed, projected, logits):
+    """`project` for the few tokens of a step: like the recurrence, a race through the matrices."""
+    for r in range(len(predicted) if piece == 0 else 0):
+        scale(predicted[r], inverse_rms(predicted[r]), norm, normed[r])
+    wait(barrier, n_pieces)
+    rows(piece, n_pieces, True, proj, normed, projected)
+    wait(barrier, n_pieces)
+    for r in range(len(predicted) if piece == 0 else 0):
+        for e in range(len(bias)):
+            projected[r, e] += bias[e]
+    wait(barrier, n_pieces)
+    rows(piece, n_pieces, True, embedding, projected, logits)
 
 
 def project(w, predicted, normed, projected, logits):

@@ -17,7 +17,7 @@ from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run, single_threaded_bl
 from gpn_ref.fast.cpu.window import backward_steps, forward_steps
 from gpn_ref.reference.gpn import State
 
-SMALL = 1 << 20  # multiply-adds of a step that are not worth a second thread
+SMALL = 1 << 20  # multiply-adds of a step that are worth a thread
 FAR = 1 << 21  # weights that do not stay in the caches from one step to the next
 FORWARD_STEPS = 64  # of a forward pass without a way back, at a time
 
@@ -34,6 +34,7 @@ class Engine:
         self.params = named(self._weights, config)
         for name, value in params.items():
             self.params[name][...] = value
+        self._n_weights = sum(weight.size for weight in self._weights[1:])  # of a step: all but the embedding
         self._workspaces = {}
 
     @single_threaded_blas
@@ -62,7 +63,8 @@ class Engine:
         """-> nll (B, T), grads, the final state, d_state of the initial state."""
         B, T = inputs.shape
         n_steps = isqrt(T - 1) + 1  # of a segment: the fewest memory states at hand, √T kept and √T made again
-        with self._workspace("training", zero_workspace, self.config, B, T, n_steps, self._dtype) as arrays:
+        sizes = (self.config, B, T, n_steps, self._n_pieces(B), self._dtype)
+        with self._workspace("training", zero_workspace, *sizes) as arrays:
             return self._loss_and_grads(*arrays, n_steps, inputs, targets, state, d_state, scale)
 
     def _loss_and_grads(self, trace, back, states, tokens, looks, n_steps, inputs, targets, state, d_state, scale):
@@ -121,8 +123,10 @@ class Engine:
 
     def _run(self, steps, batch_size, *arguments):
         """Run steps of the recurrence in as many threads as they are worth."""
-        n_weights = sum(weight.size for weight in self._weights) - self._weights.embedding.size
-        run(N_THREADS if batch_size * n_weights > SMALL else 1, steps, n_weights > FAR, *arguments)
+        run(self._n_pieces(batch_size), steps, self._n_weights > FAR, *arguments)
+
+    def _n_pieces(self, batch_size):
+        return max(1, min(N_THREADS, batch_size * self._n_weights // SMALL))
 
     def _weight_grads(self, g, z, d, looks, tokens, embedded, inverse, normed):
         """All that is a sum over the window: each matrix's gradient is one product, d_outᵀ input."""
@@ -135,9 +139,10 @@ class Engine:
             return out
 
         d_seen = rows_of(d.state[0, 1:])
+        x = look(z.state[N, :-1], z.inverse_rms[N, :-1], w.ground_gate_norm)
         products = [  # gradient of the output (n, rows), input (n, columns), gradients of the matrix and of a bias
             (d_seen, normed, g.ground_proj, None),
-            (z.ground_gate[1:], look(z.state[N, :-1], z.inverse_rms[N, :-1], w.ground_gate_norm), g.ground_gate, g.ground_gate_bias),
+            (z.ground_gate[1:], x, g.ground_gate, g.ground_gate_bias),
         ]
         if H:
             x = look(z.state[0], z.inverse_rms[0], w.write_norm)  # the first B rows are slot 0
@@ -161,14 +166,13 @@ class Engine:
 
         d_norms = np.zeros((N_THREADS, embedded.shape[1]), self._dtype)
         d_embedded = np.zeros_like(embedded)
+        tasks = iter(blocks(products))  # each thread takes the next one when it is done with its last
 
         def part(piece, n_pieces, barrier):
-            for d_out, x, grad, d_bias in products:
-                mine = part_of(piece, n_pieces, len(grad))
-                d_mine = rows_of(d_out)[:, mine]
-                np.matmul(d_mine.T, x, out=grad[mine])
+            for d_out, x, grad, d_bias in tasks:
+                np.matmul(d_out.T, x, out=grad)
                 if d_bias is not None:
-                    d_mine.sum(axis=0, out=d_bias[mine])
+                    np.matmul(np.ones(len(x), x.dtype), d_out, out=d_bias)
             mine = part_of(piece, n_pieces, len(tokens))
             d_normed = d_seen[mine] @ w.ground_proj
             decode.rms_norm_rows_back(
@@ -182,9 +186,21 @@ class Engine:
             getattr(d, name).sum(axis=0, out=getattr(g, name))
 
 
-def zero_workspace(config, batch_size, window, n_steps, dtype):
+def blocks(products):
+    """The products, the largest first, in blocks of rows that share out well: BLAS likes them as tall as can be."""
+    largest = sum(grad.size for *_, grad, _ in products) // (2 * N_THREADS)
+    found = []
+    for d_out, x, grad, d_bias in products:
+        height = max(64, largest // grad.shape[1])
+        for start in range(0, len(grad), height):
+            rows = slice(start, start + height)
+            found.append((rows_of(d_out)[:, rows], x, grad[rows], None if d_bias is None else d_bias[rows]))
+    return sorted(found, key=lambda block: -block[2].size)
+
+
+def zero_workspace(config, batch_size, window, n_steps, n_pieces, dtype):
     trace = zero_trace(config, window + 1, batch_size, dtype)
-    back = zero_back(config, window + 1, batch_size, N_THREADS, dtype)
+    back = zero_back(config, window + 1, batch_size, n_pieces, dtype)
     states = zeros((n_steps + 1, *back.memory.shape), dtype)
     n_looks = 2 + config.n_layers * (3 if config.n_heads else 2)
     looks = zeros((n_looks, (window + 1) * batch_size, config.d_state), dtype)

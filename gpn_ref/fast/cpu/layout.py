@@ -142,7 +142,7 @@ class Trace(NamedTuple):
     On the way back most arrays turn into their gradients, slot by slot, and nothing is kept twice.
     """
 
-    state: np.ndarray  # (N + 1, T + 1, B, D): grounded, and after each layer; the last is predicted. [0] begins as what is seen
+    state: np.ndarray  # (N + 1, T + 1, B, D): grounded (at first: what is seen), then after each layer
     inverse_rms: np.ndarray  # (N + 1, T + 1, B), of these
     ground_gate: np.ndarray  # (T + 1, B, D)                                    -> gradient before the sigmoid
     gate: np.ndarray  # (N, T + 1, B, D)                                        -> gradient before the sigmoid
@@ -212,6 +212,7 @@ class Back(NamedTuple):
     normalized: np.ndarray  # (B, D)
     key: np.ndarray  # (B, H·K)
     query: np.ndarray  # (B, H·K)
+    written: np.ndarray  # (B, H·U): of β · error
 
 
 def zero_back(config, n_slots, batch_size, n_pieces, dtype):
@@ -231,5 +232,6 @@ def zero_back(config, n_slots, batch_size, n_pieces, dtype):
         normalized=(B, D),
         key=(B, H * K),
         query=(B, H * K),
+        written=(B, H * U),
     )
     return Back(*(zeros(shape, dtype) for shape in shapes))

@@ -118,7 +118,9 @@ def read_back(M, query, d_recalled, d_query, d_M):
 
 
 @compiled
-def write_and_read_back(M, key, error, beta, decay, query, expected, d_recalled, decay_first, d_M, d_key, d_query):
+def write_and_read_back(
+    M, key, error, beta, decay, query, expected, d_recalled, decay_first, d_M, d_key, d_query, d_written
+):  # fmt: skip
     """What undoes `write_and_read`, for M before the write; d_M comes as the gradient of M_t and leaves as that of M.
 
     d_query is M_t d_recalled; instead of M_t there is M, and M_t d = decay · M d + β · key (error · d).
@@ -127,9 +129,9 @@ def write_and_read_back(M, key, error, beta, decay, query, expected, d_recalled,
     zero = M.dtype.type(0)
     K, U = M.shape
     along_error, d_beta, d_decay = zero, zero, zero
-    d_written = np.zeros(U, M.dtype)  # the gradient of β · error
     for u in range(U):
         along_error += error[u] * d_recalled[u]
+        d_written[u] = zero  # the gradient of β · error
     # M_t = decay * M + beta * key ⊗ error, recalled = M_tᵀ query
     for j in range(K):
         row, d_row, k, q, d_k, d_q = M[j], d_M[j], key[j], query[j], zero, zero

@@ -11,14 +11,13 @@ from gpn_ref.reference.ops import RMS_EPSILON
 
 
 @compiled
-def total(pieces, b):
-    """pieces (P, B, n), what each thread has of a sum -> the sum (n) for one sequence, in the place of the first."""
+def add_up(pieces, b):
+    """pieces (P, B, n), what each thread has of a sum: the sum for one sequence takes the place of the first."""
     first = pieces[0, b]
     for piece in range(1, len(pieces)):
         other = pieces[piece, b]
         for i in range(len(first)):
             first[i] += other[i]
-    return first
 
 
 # --------------------------------------------------------------------------------------------------- RMS norm

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import numpy as np
-from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 from threadpoolctl import ThreadpoolController
 
-N_THREADS = config.NUMBA_NUM_THREADS  # the environment variable of this name, or the number of cores
+LINE = 8  # int64s in a cache line
+N_THREADS = 1 if config.DISABLE_JIT else config.NUMBA_NUM_THREADS  # the environment variable, or the number of cores
 SPINS = 2000  # about ten microseconds; a thread that waits longer lets others have its core
 
 # BLAS would have threads of its own, and these spin for a tenth of a second after each product, in the way of ours:
@@ -28,8 +28,24 @@ def single_threaded_blas(function):
     return _blas.wrap(limits=1, user_api="blas")(function)
 
 
-_lock = Lock()
-_pool = None
+class Crew:
+    """All threads but the one that calls. At a barrier each waits for all the others, so one crew works at a time."""
+
+    def __init__(self):
+        self.lock = Lock()
+        self.pool = ThreadPoolExecutor(max(1, N_THREADS - 1), "gpn_ref")
+
+
+_crew = Crew()
+
+
+def _new_crew():
+    global _crew
+    _crew = Crew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_crew)  # threads do not outlive a fork
 
 
 def run(n_pieces, kernel, *arguments):
@@ -37,17 +53,21 @@ def run(n_pieces, kernel, *arguments):
 
     `kernel` is a compiled function that releases the GIL, or a Python one that calls such and NumPy.
     """
-    global _pool
-    barrier = np.zeros(2 * 16, np.int64)  # two counters, a cache line each
+    barrier = np.zeros(3 * LINE, np.int64)
     if n_pieces == 1:
         return kernel(0, 1, barrier, *arguments)
-    with _lock:  # a thread at a barrier waits for all of its own; a second crew could wait in its way
-        if _pool is None or _pool[0] != os.getpid():  # threads don't outlive a fork
-            _pool = os.getpid(), ThreadPoolExecutor(max(1, N_THREADS - 1), "gpn_ref")
-        others = [_pool[1].submit(kernel, piece, n_pieces, barrier, *arguments) for piece in range(1, n_pieces)]
-        kernel(0, n_pieces, barrier, *arguments)
-        for other in others:
-            other.result()
+    with _crew.lock:
+        others = []
+        try:
+            for piece in range(1, n_pieces):
+                others.append(_crew.pool.submit(kernel, piece, n_pieces, barrier, *arguments))
+            kernel(0, n_pieces, barrier, *arguments)
+        except BaseException:  # Ctrl-C, say: nobody may wait for a thread that does not come
+            barrier[ABORTED] = 1
+            raise
+        finally:
+            for other in others:
+                other.result()
 
 
 def part_of(piece, n_pieces, n, start=0):
@@ -56,33 +76,36 @@ def part_of(piece, n_pieces, n, start=0):
 
 
 # ---------------------------------------------------------------------------------------------------- barrier
+ARRIVED, ROUND, ABORTED = 0, LINE, 2 * LINE  # places in a barrier, in cache lines of their own
+
+
 @intrinsic
 def _atomic_add(typing_context, array, index, value):
     """array[index] += value, seen by all threads at once; returns what was there before."""
 
     def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        array = context.make_array(kind)(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]])
-        return builder.atomic_rmw("add", pointer, arguments[2], "seq_cst")
+        return builder.atomic_rmw("add", _pointer(context, builder, signature, arguments), arguments[2], "seq_cst")
 
     return types.int64(array, types.intp, types.int64), generate
 
 
 @intrinsic
 def _atomic_load(typing_context, array, index):
-    """array[index], as it is now: a loop may not keep it in a register."""
+    """array[index] as it is now: a loop may not keep it in a register."""
 
     def generate(context, builder, signature, arguments):
-        kind = signature.args[0]
-        array = context.make_array(kind)(context, builder, arguments[0])
-        pointer = cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]])
-        return builder.load_atomic(pointer, "acquire", 8)
+        return builder.load_atomic(_pointer(context, builder, signature, arguments), "acquire", 8)
 
     return types.int64(array, types.intp), generate
 
 
-_yield_core = types.ExternalFunction("sched_yield", types.intc())
+def _pointer(context, builder, signature, arguments):
+    kind = signature.args[0]
+    array = context.make_array(kind)(context, builder, arguments[0])
+    return cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]])
+
+
+_yield_core = types.ExternalFunction("SwitchToThread" if os.name == "nt" else "sched_yield", types.intc())
 
 
 def wait(barrier, n_pieces):
@@ -94,13 +117,13 @@ def _wait(barrier, n_pieces):
     def wait(barrier, n_pieces):
         if n_pieces == 1:
             return
-        round_ = _atomic_load(barrier, 16)
-        if _atomic_add(barrier, 0, 1) == n_pieces - 1:  # the last one opens it
-            _atomic_add(barrier, 0, -n_pieces)
-            _atomic_add(barrier, 16, 1)
+        this_round = _atomic_load(barrier, ROUND)
+        if _atomic_add(barrier, ARRIVED, 1) == n_pieces - 1:  # the last one opens it
+            _atomic_add(barrier, ARRIVED, -n_pieces)
+            _atomic_add(barrier, ROUND, 1)
             return
         spins = 0
-        while _atomic_load(barrier, 16) == round_:
+        while _atomic_load(barrier, ROUND) == this_round and not _atomic_load(barrier, ABORTED):
             spins += 1
             if spins > SPINS:
                 _yield_core()

@@ -33,6 +33,7 @@ from gpn_ref.fast.cpu.memory import (
 )
 from gpn_ref.fast.cpu.products import add_rows, rows, rows_back
 from gpn_ref.fast.cpu.sequence import (
+    add_up,
     gated,
     gated_back,
     inverse_rms,
@@ -43,7 +44,6 @@ from gpn_ref.fast.cpu.sequence import (
     scale_back,
     swiglu,
     swiglu_back,
-    total,
 )
 from gpn_ref.fast.cpu.threads import wait
 
@@ -150,8 +150,9 @@ def share(piece, n_pieces, n):
 # -------------------------------------------------------------------------------------------------- backward
 @compiled
 def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, decay_first):
-    """The way back, from step last to step first; `states` (steps + 1, B, H, K, U): states[0] is the memory before them.
+    """The way back, from step last to step first.
 
+    states (steps + 1, B, H, K, U): states[0] is the memory before them, the others are filled.
     d.state[N, last] and d.memory must hold what comes from behind, d.state[N] before that what comes from the decoder.
     """
     N, _, B, _ = z.gate.shape
@@ -176,10 +177,12 @@ def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, 
             wait(barrier, n_pieces)
             for b in sequences:
                 gated_back(d.state[i + 1, t, b], z.gate[i, t, b], z.state[i, t, b], d.state[i, t, b])
-                swiglu_back(total(d.hidden, b), z.ffn_gate[i, t, b], z.ffn_value[i, t, b])
+                add_up(d.hidden, b)
+                swiglu_back(d.hidden[0, b], z.ffn_gate[i, t, b], z.ffn_value[i, t, b])
                 if H:
                     gate, recalled, inverse = z.read_gate[i, t, b], z.recalled[i, t, b], z.inverse_recalled[i, t, b]
-                    read_gated_back(total(d.read, b), gate, recalled, inverse, w.out_norm[i], d.out_norm[b, i])
+                    add_up(d.read, b)
+                    read_gated_back(d.read[0, b], gate, recalled, inverse, w.out_norm[i], d.out_norm[b, i])
             wait(barrier, n_pieces)
 
             # read and write, head by head
@@ -194,7 +197,7 @@ def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, 
                 key, d_key = z.key[t - 1, b, k], d.key[b, k]
                 d_beta, d_decay = write_and_read_back(
                     states[t - first, b, h], key, z.error[t, b, u], z.beta[t, b, h], z.decay[t, b, h], query,
-                    z.expected[t - 1, b, u], d_recalled, decay_first, d.memory[b, h], d_key, d_query,
+                    z.expected[t - 1, b, u], d_recalled, decay_first, d.memory[b, h], d_key, d_query, d.written[b, u],
                 )  # fmt: skip
                 address_back(d_query, query, z.inverse_query[i, t, b, h])
                 address_back(d_key, key, z.inverse_key[t - 1, b, h])
@@ -223,9 +226,11 @@ def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, 
                 x, inverse, d_normalized = z.state[i, t, b], z.inverse_rms[i, t, b], d.normalized[b]
                 d_normalized[:] = 0
                 for who in range(READ + 1 if H else READ):
-                    scale_back(total(d.normed[who], b), x, inverse, w.norms[i, who], d.norms[b, i, who], d_normalized)
+                    add_up(d.normed[who], b)
+                    scale_back(d.normed[who, 0, b], x, inverse, w.norms[i, who], d.norms[b, i, who], d_normalized)
                 if H and i == 0:
-                    scale_back(total(d.normed[WRITE], b), x, inverse, w.write_norm, d.write_norm[b], d_normalized)
+                    add_up(d.normed[WRITE], b)
+                    scale_back(d.normed[WRITE, 0, b], x, inverse, w.write_norm, d.write_norm[b], d_normalized)
                 norm_back(d_normalized, x, inverse, d.state[i, t, b])
             if i > 0:
                 wait(barrier, n_pieces)
@@ -240,7 +245,8 @@ def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, 
         for b in sequences:
             x, inverse, d_normalized = z.state[N, t - 1, b], z.inverse_rms[N, t - 1, b], d.normalized[b]
             d_normalized[:] = 0
-            scale_back(total(d.normed[GATE], b), x, inverse, w.ground_gate_norm, d.ground_gate_norm[b], d_normalized)
+            add_up(d.normed[GATE], b)
+            scale_back(d.normed[GATE, 0, b], x, inverse, w.ground_gate_norm, d.ground_gate_norm[b], d_normalized)
             norm_back(d_normalized, x, inverse, d.state[N, t - 1, b])
         wait(barrier, n_pieces)
 
@@ -251,5 +257,6 @@ def backward_steps(piece, n_pieces, barrier, far, w, z, d, states, first, last, 
         for b in sequences:
             x, inverse, d_normalized = z.state[0, 0, b], z.inverse_rms[0, 0, b], d.normalized[b]
             d_normalized[:] = 0
-            scale_back(total(d.normed[WRITE], b), x, inverse, w.write_norm, d.write_norm[b], d_normalized)
+            add_up(d.normed[WRITE], b)
+            scale_back(d.normed[WRITE, 0, b], x, inverse, w.write_norm, d.write_norm[b], d_normalized)
             norm_back(d_normalized, x, inverse, d.state[0, 0, b])
