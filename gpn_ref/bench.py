@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
@@ -61,6 +61,16 @@ LARGE = Size("paper-1layer", 8, 512)  # whose training step shows how much memor
 
 class Disagreement(Exception):
     """A backend does not compute what the reference does: nothing is timed."""
+
+
+def require_writable(path):
+    """An OSError where the file could not be written: now, not after minutes."""
+
+    class Enough(Exception):
+        """Leaves the block below as a failure does: with nothing written."""
+
+    with suppress(Enough), atomic_write(path):
+        raise Enough
 
 
 # ------------------------------------------------------------------------------------------------- measurements
@@ -263,15 +273,17 @@ def main(arguments=None):
     options.backend = [backend for backend in BACKENDS if backend in options.backend]
     if (options.long or options.memory) and options.backend == ["numpy"]:
         raise ValueError("--long and --memory need a compiled backend: the reference keeps every memory state")
+    if options.json:
+        require_writable(options.json)
     try:
-        with atomic_write(options.json) if options.json else nullcontext() as file:
-            with tqdm(total=1, unit="run", leave=False, disable=None) as bar:
-                result = measure(options, bar)
-            if file:
-                json.dump(result, file, indent=1)
+        with tqdm(total=1, unit="run", leave=False, disable=None) as bar:
+            result = measure(options, bar)
     except Disagreement as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 1
+    if options.json:
+        with atomic_write(options.json) as file:
+            json.dump(result, file, indent=1)
     print("\n".join(lines(result)))
     return 0
 

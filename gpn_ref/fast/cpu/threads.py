@@ -1,6 +1,6 @@
 """A crew of threads that run one compiled function together, and the barrier at which they wait for each other.
 
-`prange` would start and end a parallel region at every product, and each region costs seconds of compilation. Here all
+`prange` would start and end a parallel region at every product, and each region is slow to compile. Here all
 threads run the whole window, each its share (`piece` of `n_pieces`) of every product, as the blocks of a GPU would.
 """
 
@@ -16,10 +16,10 @@ from threadpoolctl import ThreadpoolController
 
 LINE = 8  # int64s in a cache line
 N_THREADS = 1 if config.DISABLE_JIT else config.NUMBA_NUM_THREADS  # the environment variable, or the number of cores
-SPINS = 2000  # about ten microseconds; a thread that waits longer lets others have its core
+SPINS = 2000  # some microseconds; a thread that waits longer lets others have its core
 
-# BLAS would have threads of its own, and these spin for a tenth of a second after each product, in the way of ours:
-# a window took 1.6 times as long. So each of our threads calls a BLAS that has one.
+# BLAS would have threads of its own, and these go on spinning after a product, on the cores that ours need. So each of
+# our threads calls a BLAS that has one.
 _blas = ThreadpoolController()
 
 

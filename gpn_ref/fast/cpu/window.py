@@ -7,8 +7,8 @@ memory once a step, and that, not arithmetic, is what time goes into. So:
    rms(embedding) before the loop, the decoder and its loss after it, and every gradient of a matrix (engine.py).
    The way back only keeps each product's input and the gradient of its output.
 2. All that looks at one state does so in one pass: gate, FFN, query, read gate, value, β, decay, and the NEXT step's
-   key. They share one normalized state, each with its own norm's weight. Between two passes lies one hand-over
-   among the threads, of about a microsecond.
+   key. They share one normalized state, each with its own norm's weight. Between two passes lies a barrier, at
+   which the threads wait for each other.
 3. Threads take rows of the matrices, or sequences, or heads: never two the same number, so the sums come out the same
    in every run. On the way back each has a d_x of its own, and these are added up in a fixed order.
 4. The memory is passed over once a step (memory.py). Its states are kept only every so many steps, and made once more
