@@ -21,7 +21,7 @@ from numba.extending import intrinsic, overload, register_jitable
 
 LINE = 16  # float32s in a cache line
 FASTMATH = {"reassoc", "nsz", "contract", "arcp"}
-OPTIONS = {"fastmath": FASTMATH, "error_model": "numpy", "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+OPTIONS = {"error_model": "numpy", "nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
 
 _folder = Path(__file__).parent
 _sources = [*sorted(_folder.glob("*.py")), _folder.parents[1] / "reference" / "ops.py"]
@@ -31,15 +31,38 @@ SOURCES = sha256(b"".join(path.read_bytes() for path in _sources)).hexdigest()
 def compiled(function):
     """A kernel: compiled when first called, kept on disk; while it runs, other Python threads can run too.
 
+    Arithmetic is done as it is written. A kernel has one program by itself and another one in each kernel that calls
+    it, and which of them runs depends on what was loaded first: so all must give the same bits.
+    """
+    return _compile(function)
+
+
+def summing(function):
+    """A kernel with sums that may be added up in any order, and so, many numbers at a time.
+
+    What it calls and what calls it could order them differently, so it has no program by itself: it becomes part of
+    whatever calls it.
+    """
+    return _compile(function, fastmath=FASTMATH, forceinline=True)
+
+
+def multiplying(function):
+    """A kernel of nothing but large sums of products, which is compiled once, and comes out alike everywhere."""
+    return _compile(function, fastmath=FASTMATH)
+
+
+def _compile(function, **options):
+    """Numba's function.
+
     What is on disk counts as long as no file here has changed. Numba itself looks only at the file of the function,
     and not at those of the functions that were compiled into it.
     """
     if config.DISABLE_JIT:
         return function
     try:
-        kernel = njit(function, cache=True, **OPTIONS)
+        kernel = njit(function, cache=True, **OPTIONS, **options)
     except RuntimeError:  # no folder to keep it in can be written to
-        return njit(function, **OPTIONS)
+        return njit(function, **OPTIONS, **options)
     kernel._cache._cache_file._source_stamp = SOURCES
     return kernel
 
@@ -72,7 +95,7 @@ def exp_float32(x):
     return polynomial * np.int32((np.int32(n) + BIAS) << MANTISSA).view(np.float32)
 
 
-@overload(exp, jit_options={"fastmath": FASTMATH})
+@overload(exp)
 def _exp(x):
     return exp_float32 if x == types.float32 else lambda x: math.exp(x)
 
@@ -88,18 +111,18 @@ def _one_like(x):
     return lambda x: one
 
 
-@register_jitable(fastmath=FASTMATH)
+@register_jitable
 def sigmoid(x):
     one = one_like(x)
     return one / (one + exp(-x))
 
 
-@register_jitable(fastmath=FASTMATH)
+@register_jitable
 def sigmoid_back(d_gate, gate):
     return d_gate * gate * (one_like(gate) - gate)
 
 
-@register_jitable(fastmath=FASTMATH)
+@register_jitable
 def softplus(x):
     """log(1 + exp(x)); a few a token, so in float64."""
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
@@ -131,7 +154,7 @@ def prefetch(W, row, start, stop):
     """
 
 
-@overload(prefetch, jit_options={"fastmath": FASTMATH})
+@overload(prefetch)
 def _prefetch_row(W, row, start, stop):
     def prefetch_row(W, row, start, stop):
         for column in range(start, stop, LINE):

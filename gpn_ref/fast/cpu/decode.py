@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpn_ref.fast.cpu.compiled import compiled, exp
+from gpn_ref.fast.cpu.compiled import compiled, exp, summing
 from gpn_ref.fast.cpu.layout import zeros
 from gpn_ref.fast.cpu.products import rows
-from gpn_ref.fast.cpu.sequence import inverse_rms, norm_back, scale
+from gpn_ref.fast.cpu.sequence import inverse_rms, norm_back, scale, scale_back
 from gpn_ref.fast.cpu.threads import N_THREADS, part_of, run, wait
 
 FEW = 16  # tokens of a step; more are worth a product by BLAS
@@ -92,7 +92,10 @@ def loss_and_grads(w, grads, arrays, predicted, d_predicted, targets, scale):
         cross_entropy_rows(d_mine, targets[mine], kind.type(scale), nll[mine])
         np.matmul(d_mine, w.embedding, out=d_projected[mine])
         d_normed = d_projected[mine] @ w.decode_proj  # (n, D)
-        rms_norm_rows_back(d_normed, predicted[mine], w.decode_norm, inverse, d_norms[piece], d_predicted[mine])
+        scratch = np.zeros(predicted.shape[1], kind)
+        rms_norm_rows_back(
+            d_normed, predicted[mine], w.decode_norm, inverse, d_norms[piece], d_predicted[mine], scratch
+        )
 
     def embedding_grad(piece, n_pieces, barrier):
         mine = part_of(piece, n_pieces, len(w.embedding))
@@ -121,16 +124,15 @@ def rms_norm_rows(x, weight, inverse, out):
 
 
 @compiled
-def rms_norm_rows_back(d_out, x, weight, inverse, d_weight, d_x):
-    """Adds to d_weight and d_x; uses d_out up."""
+def rms_norm_rows_back(d_out, x, weight, inverse, d_weight, d_x, d_normalized):
+    """Adds to d_weight and d_x; d_normalized (columns of x) is scratch, zero before and after."""
     for r in range(len(x)):
-        for d in range(x.shape[1]):
-            d_weight[d] += d_out[r, d] * x[r, d] * inverse[r]
-            d_out[r, d] *= weight[d]
-        norm_back(d_out[r], x[r], inverse[r], d_x[r])
+        scale_back(d_out[r], x[r], inverse[r], weight, d_weight, d_normalized)
+        norm_back(d_normalized, x[r], inverse[r], d_x[r])
+        d_normalized[:] = 0
 
 
-@compiled
+@summing
 def cross_entropy_rows(logits, targets, scale, nll):
     """nll = log Σ exp(logits) - logits[target]; the logits become the gradient of scale · Σ nll."""
     n, V = logits.shape

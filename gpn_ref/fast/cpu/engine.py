@@ -37,7 +37,7 @@ class Engine:
         self._n_weights = sum(weight.size for weight in self._weights[1:])  # of a step: all but the embedding
         self._workspaces = {}
 
-    @single_threaded_blas
+    @single_threaded_blas()
     def forward(self, inputs, state):
         """-> logits (B, T, V), hidden (B, T, D), the final state."""
         B, T = inputs.shape
@@ -58,7 +58,7 @@ class Engine:
         logits, _, state = self.forward(tokens[:, None], state)
         return logits[:, 0], state
 
-    @single_threaded_blas
+    @single_threaded_blas()
     def loss_and_grads(self, inputs, targets, state, d_state, scale):
         """-> nll (B, T), grads, the final state, d_state of the initial state."""
         B, T = inputs.shape
@@ -175,8 +175,9 @@ class Engine:
                     np.matmul(np.ones(len(x), x.dtype), d_out, out=d_bias)
             mine = part_of(piece, n_pieces, len(tokens))
             d_normed = d_seen[mine] @ w.ground_proj
+            scratch = np.zeros(embedded.shape[1], self._dtype)
             decode.rms_norm_rows_back(
-                d_normed, embedded[mine], w.ground_norm, inverse[mine], d_norms[piece], d_embedded[mine]
+                d_normed, embedded[mine], w.ground_norm, inverse[mine], d_norms[piece], d_embedded[mine], scratch
             )
 
         run(N_THREADS, part)

@@ -8,11 +8,11 @@ import math
 
 import numpy as np
 
-from gpn_ref.fast.cpu.compiled import compiled, sigmoid, softplus
+from gpn_ref.fast.cpu.compiled import compiled, sigmoid, softplus, summing
 from gpn_ref.reference.ops import L2_EPSILON
 
 
-@compiled
+@summing
 def address(pre, bias):
     """`pre` becomes l2(relu(pre + bias)), a key or query.  Returns 1 / norm."""
     zero = pre.dtype.type(0)
@@ -27,7 +27,7 @@ def address(pre, bias):
     return inverse_norm
 
 
-@compiled
+@summing
 def address_back(d_address, address, inverse_norm):
     """`address` becomes d_pre. Where relu gave 0, so did l2: no mask need be kept."""
     zero = address.dtype.type(0)
@@ -42,13 +42,13 @@ def address_back(d_address, address, inverse_norm):
 @compiled
 def decay_of(pre, log_rate):
     """Eq. 9: exp(-exp(log_rate) · softplus(pre)); one a head, so in float64."""
-    return math.exp(-math.exp(log_rate) * softplus(pre))
+    return math.exp(-np.exp(log_rate) * softplus(pre))
 
 
 @compiled
 def decay_back(d_decay, pre, log_rate):
     """d_decay -> d_pre, d_log_rate."""
-    rate = math.exp(log_rate)
+    rate = np.exp(log_rate)
     d_log_decay = d_decay * math.exp(-rate * softplus(pre))
     return -d_log_decay * rate * sigmoid(pre), -d_log_decay * rate * softplus(pre)
 
@@ -104,7 +104,7 @@ def read(M, query, recalled):
             recalled[u] += q * row[u]
 
 
-@compiled
+@summing
 def read_back(M, query, d_recalled, d_query, d_M):
     """d_query = M d_recalled;  d_M += query ⊗ d_recalled."""
     zero = M.dtype.type(0)
@@ -117,7 +117,7 @@ def read_back(M, query, d_recalled, d_query, d_M):
         d_query[j] = d_q
 
 
-@compiled
+@summing
 def write_and_read_back(
     M, key, error, beta, decay, query, expected, d_recalled, decay_first, d_M, d_key, d_query, d_written
 ):  # fmt: skip

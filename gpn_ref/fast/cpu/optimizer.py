@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpn_ref.fast.cpu.compiled import compiled
+from gpn_ref.fast.cpu.compiled import compiled, summing
 from gpn_ref.fast.cpu.threads import N_THREADS, run
 from gpn_ref.parameters import is_decayed
 from gpn_ref.training import optimizer
@@ -21,7 +21,8 @@ class AdamW(optimizer.AdamW):
                 sums[piece] += squares(grad.reshape(-1), piece, n_pieces)
 
         run(N_THREADS, part)
-        return float(np.sqrt(sums.sum()))
+        norm = float(np.sqrt(sums.sum()))
+        return norm if np.isfinite(norm) else super()._norm(grads)  # squares of float32 may overflow
 
     def _move(self, params, grads, clip, learning_rate):
         config, real = self.config, next(iter(params.values())).dtype.type
@@ -40,7 +41,7 @@ class AdamW(optimizer.AdamW):
         run(N_THREADS, part)
 
 
-@compiled
+@summing
 def squares(grad, piece, n_pieces):
     """Σ grad² of a thread's share, in float64."""
     total, stop = 0.0, len(grad) * (piece + 1) // n_pieces

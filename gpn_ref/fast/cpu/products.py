@@ -7,7 +7,7 @@ order, as it lies; keep the sums in registers; and say early which part of W com
 Each kernel does the rows `lo` to `hi` of W, so that the threads can share them out.
 """
 
-from gpn_ref.fast.cpu.compiled import LINE, compiled, prefetch
+from gpn_ref.fast.cpu.compiled import LINE, compiled, multiplying, prefetch
 
 CHUNK = 256  # columns between two prefetches
 
@@ -38,7 +38,7 @@ def first_row(piece, n_pieces, n_rows):
     return n_rows if piece == n_pieces else n_rows // LINE * piece // n_pieces * LINE
 
 
-@compiled
+@multiplying
 def product(W, X, Y, lo, hi, far):
     """Y += X Wᵀ for the rows lo to hi of W.  W (rows, n), X (B, n), Y (B, rows).
 
@@ -99,7 +99,7 @@ def add_eight(Y, b, r, y0, y1, y2, y3, y4, y5, y6, y7):
     Y[b + 7, r] += y7
 
 
-@compiled
+@multiplying
 def product_back(W, d_Y, d_X, lo, hi, far):
     """d_X += d_Y W for the rows lo to hi of W: what undoes `product`, without a transposed copy of W.
 

@@ -6,7 +6,7 @@ in `gate` the gate, the backward leaves there the gradient of what came in.
 
 import numpy as np
 
-from gpn_ref.fast.cpu.compiled import compiled, sigmoid
+from gpn_ref.fast.cpu.compiled import compiled, sigmoid, summing
 from gpn_ref.reference.ops import RMS_EPSILON
 
 
@@ -21,7 +21,7 @@ def add_up(pieces, b):
 
 
 # --------------------------------------------------------------------------------------------------- RMS norm
-@compiled
+@summing
 def inverse_rms(x):
     """1 / sqrt(mean(x²) + 1e-6)."""
     total = x.dtype.type(0)
@@ -42,18 +42,18 @@ def scale_back(d_out, x, inverse, weight, d_weight, d_normalized):
     """d_normalized += d_out ⊙ weight;  d_weight += d_out ⊙ normalized."""
     for d in range(len(x)):
         d_normalized[d] += d_out[d] * weight[d]
-        d_weight[d] += d_out[d] * x[d] * inverse
+        d_weight[d] += d_out[d] * (x[d] * inverse)
 
 
-@compiled
+@summing
 def norm_back(d_normalized, x, inverse, d_x):
     """d_x += inverse · (d_normalized - normalized · mean(d_normalized ⊙ normalized))."""
     along = x.dtype.type(0)
     for d in range(len(x)):
-        along += d_normalized[d] * x[d]
-    along *= inverse * inverse / x.dtype.type(len(x))
+        along += d_normalized[d] * (x[d] * inverse)
+    along /= x.dtype.type(len(x))
     for d in range(len(x)):
-        d_x[d] += inverse * (d_normalized[d] - x[d] * along)
+        d_x[d] += inverse * (d_normalized[d] - x[d] * inverse * along)
 
 
 # ----------------------------------------------------------------------------------------------------- gates
@@ -95,7 +95,7 @@ def swiglu_back(d_out, gate, value):
         value[f] = d_out[f] * silu
 
 
-@compiled
+@summing
 def read_gated(gate, recalled, weight, out):
     """out = silu(gate) ⊙ rms(recalled; weight).  Returns 1 / rms."""
     inverse = inverse_rms(recalled)
@@ -104,7 +104,7 @@ def read_gated(gate, recalled, weight, out):
     return inverse
 
 
-@compiled
+@summing
 def read_gated_back(d_out, gate, recalled, inverse, weight, d_weight):
     """gate and recalled become their gradients; d_out is used up."""
     one = gate.dtype.type(1)

@@ -6,6 +6,8 @@ threads run the whole window, each its share (`piece` of `n_pieces`) of every pr
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
 from threading import Lock
 
 import numpy as np
@@ -23,9 +25,24 @@ SPINS = 2000  # some microseconds; a thread that waits longer lets others have i
 _blas = ThreadpoolController()
 
 
-def single_threaded_blas(function):
-    """Within `function`, NumPy's products run in the thread that asks for them."""
-    return _blas.wrap(limits=1, user_api="blas")(function)
+_blas_lock, _blas_users, _blas_limit = Lock(), 0, None
+
+
+@contextmanager
+def single_threaded_blas():
+    """Here, NumPy's products run in the thread that asks for them; the last to leave gives BLAS its threads back."""
+    global _blas_users, _blas_limit
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limit = _blas.limit(limits=1, user_api="blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limit.restore_original_limits()
 
 
 class Crew:
@@ -60,7 +77,7 @@ def run(n_pieces, kernel, *arguments):
         others = []
         try:
             for piece in range(1, n_pieces):
-                others.append(_crew.pool.submit(kernel, piece, n_pieces, barrier, *arguments))
+                others.append(_crew.pool.submit(copy_context().run, kernel, piece, n_pieces, barrier, *arguments))
             kernel(0, n_pieces, barrier, *arguments)
         except BaseException:  # Ctrl-C, say: nobody may wait for a thread that does not come
             barrier[ABORTED] = 1
