@@ -10,8 +10,8 @@ TOKENS = np.array([[1, 2, 3], [4, 5, 6]])
 
 
 @pytest.fixture(scope="module")
-def bound():
-    return load_model(CONFIG).bind(init_params(CONFIG))
+def bound(backend):
+    return load_model(CONFIG, backend).bind(init_params(CONFIG))
 
 
 def test_a_new_model_knows_nothing(bound):
@@ -21,9 +21,9 @@ def test_a_new_model_knows_nothing(bound):
     assert out.loss == pytest.approx(out.nll.mean(), rel=1e-6)
 
 
-def test_bind_is_a_snapshot():
+def test_bind_is_a_snapshot(backend):
     params = init_params(CONFIG)
-    bound = load_model(CONFIG).bind(params)
+    bound = load_model(CONFIG, backend).bind(params)
     before = bound.forward(TOKENS).logits
     for value in params.values():
         value += 1
@@ -39,8 +39,8 @@ def test_none_is_the_zero_state_and_zero_gradient(bound):
         np.testing.assert_array_equal(one.grads[name], other.grads[name])
 
 
-def test_shorthands_are_bind(bound):
-    model, params = load_model(CONFIG), init_params(CONFIG)
+def test_shorthands_are_bind(bound, backend):
+    model, params = load_model(CONFIG, backend), init_params(CONFIG)
     np.testing.assert_array_equal(model.forward(params, TOKENS).logits, bound.forward(TOKENS).logits)
     short = model.loss_and_grads(params, TOKENS, TOKENS, scale=2.0)
     long = bound.loss_and_grads(TOKENS, TOKENS)
@@ -96,7 +96,7 @@ def spoiled(value):
         (lambda b: init_params("nano"), "config is a str; it must be a ModelConfig"),
         (lambda b: init_params(CONFIG, seed=-1), "seed is -1; it must be a whole number, 0 or more"),
         (lambda b: init_params(CONFIG, dtype=np.float16), "it must be float32 or float64"),
-        (lambda b: load_model(CONFIG, backend="tpu"), "unknown backend 'tpu'; it must be one of numpy"),
+        (lambda b: load_model(CONFIG, backend="tpu"), "unknown backend 'tpu'; it must be one of numpy, numba"),
         (lambda b: load_model({"d_state": 3}), "config is a dict; it must be a ModelConfig"),
         (lambda b: load_model(CONFIG).bind({}), "parameter 'embedding.weight' is missing"),
     ],

@@ -7,15 +7,18 @@ import shutil
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
-from planted_faults import BACKWARD, FORWARD
+from planted_faults import BACKWARD, FAST, FORWARD
 from reference.test_golden import CASES, TOLERANCE, load_case
-from strategies import largest_difference
+from strategies import assert_equal, largest_difference, point, results, results_of
 
 import gpn_ref
 import gpn_ref.gradcheck as gradcheck
+from gpn_ref.config import ModelConfig
 
-REFERENCE = Path(gpn_ref.__file__).parent / "reference"
+PACKAGE = Path(gpn_ref.__file__).parent
 
 
 def fault_name(fault):
@@ -28,8 +31,9 @@ def planted(tmp_path):
     kept = {name: module for name, module in sys.modules.items() if name.split(".")[0] == "gpn_ref"}
     path = list(sys.path)
 
-    def plant(file, function, line, replacement):
-        source = inspect.getsource(getattr(importlib.import_module(f"gpn_ref.reference.{file}"), function))
+    def plant(file, function, line, replacement, folder="reference"):
+        module = importlib.import_module(".".join(["gpn_ref", *folder.split("/"), file]))
+        source = inspect.getsource(getattr(module, function))
         lines = source.split("\n")
         places = [i for i, text in enumerate(lines) if text.strip() == line]
         assert places, f"{file}.py, {function}: there is no line {line!r}"
@@ -37,8 +41,8 @@ def planted(tmp_path):
             indent = lines[i][: len(lines[i]) - len(lines[i].lstrip())]
             lines[i] = indent + replacement
         package = tmp_path / "gpn_ref"
-        shutil.copytree(REFERENCE.parent, package, ignore=shutil.ignore_patterns("__pycache__", "data"))
-        target = package / "reference" / f"{file}.py"
+        shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__", "data"))
+        target = package / folder / f"{file}.py"
         text = target.read_text(encoding="utf-8")
         assert text.count(source) == 1
         target.write_text(text.replace(source, "\n".join(lines)), encoding="utf-8")
@@ -88,6 +92,58 @@ def test_the_golden_numbers_catch(fault, planted):
     package = importlib.import_module("gpn_ref")
     worst = 0.0
     for arrays, config, params in cases:
-        model = package.load_model(package.ModelConfig(**dataclasses.asdict(config)))
+        model = package.load_model(package.ModelConfig(**dataclasses.asdict(config)), "numpy")
         worst = max(worst, largest_difference(model.forward(params, arrays["inputs"]).logits, arrays["logits"]))
     assert worst > TOLERANCE
+
+
+SMALL = [
+    ModelConfig(5, 5, 4, 6, n_heads=2, d_key=4, d_value=3, n_layers=2, decode_bias=True),
+    ModelConfig(5, 4, 5, 4, n_heads=2, d_key=5, d_value=3, decay_first=True),
+]
+POINTS = [(config, point(config, 0), results("numpy", config, point(config, 0))) for config in SMALL]
+
+
+def train(package, config, at, backend):
+    """The parameters after three steps, the first of which are clipped."""
+    model = package.load_model(package.ModelConfig(**dataclasses.asdict(config)), backend)
+    learner = model.learner(at.params, package.TrainConfig(clip_norm=1.5))
+    for _ in range(3):
+        learner.step(at.inputs, at.targets, 0.1)
+    return learner.params()
+
+
+TRAINED = train(gpn_ref, SMALL[0], POINTS[0][1], "numpy")
+
+
+def equals_the_reference(package):
+    """Whether the compiled path of this copy of the package computes and trains what the reference does."""
+    importlib.import_module("gpn_ref.fast.cpu.decode").TOKENS = 4
+    for config, at, exact in POINTS:
+        bound = package.load_model(package.ModelConfig(**dataclasses.asdict(config)), "numba").bind(at.params)
+        at = at._replace(state=package.State(*at.state), d_state=package.State(*at.d_state))
+        bound.loss_and_grads(*at[1:])  # the next window is given the arrays of this one
+        try:
+            assert_equal(results_of(bound, at), exact, np.float64)
+        except AssertionError:
+            return False
+    trained = train(package, SMALL[0], POINTS[0][1], "numba")
+    return max(largest_difference(trained[name], TRAINED[name]) for name in TRAINED) < 1e-9
+
+
+@pytest.fixture
+def uncompiled(monkeypatch):
+    """What is imported now stays Python, which does the same and needs no seconds to compile."""
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+
+
+def test_without_a_fault_the_compiled_path_equals_the_reference(planted, uncompiled):
+    planted("memory", "read", "recalled[u] = zero", "recalled[u] = zero", "fast/cpu")
+    assert equals_the_reference(importlib.import_module("gpn_ref"))
+
+
+@pytest.mark.parametrize("fault", FAST, ids=fault_name)
+def test_the_equality_with_the_reference_catches(fault, planted, uncompiled):
+    planted(*fault, "fast/cpu")
+    with np.errstate(all="ignore"):
+        assert not equals_the_reference(importlib.import_module("gpn_ref"))

@@ -129,7 +129,7 @@ def test_memory_is_constant(checkpoint):
         gc.collect()
         sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
-    assert abs(sizes[2] - sizes[1]) < 5_000
+    assert abs(sizes[2] - sizes[1]) < 20_000  # the states of 200 tokens would be 128,000
 
 
 def test_help_has_an_example(capsys):

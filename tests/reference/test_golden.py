@@ -1,4 +1,4 @@
-"""The reference against numbers from independent programs: data/golden/README.md says from where."""
+"""Every backend against numbers from independent programs: data/golden/README.md says from where."""
 
 import json
 
@@ -51,9 +51,9 @@ def test_all_cases_are_here():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden(case):
+def test_golden(case, backend):
     arrays, config, params = load_case(case)
-    found = results(load_model(config).bind(params), arrays)
+    found = results(load_model(config, backend).bind(params), arrays)
     given = ("config", "inputs", "targets", "param/", "initial.", "d_final.")
     expected = {name: value for name, value in arrays.items() if not name.startswith(given)}
     assert {f"grad/{name}" for name in params} < expected.keys() <= found.keys()
@@ -63,10 +63,11 @@ def test_golden(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_float32_stays_float32_and_near(case):
+def test_float32_stays_float32_and_near(case, backend):
     arrays, config, params = load_case(case)
-    exact = results(load_model(config).bind(params), arrays)
-    found = results(load_model(config).bind({name: p.astype(np.float32) for name, p in params.items()}), arrays)
+    exact = results(load_model(config, "numpy").bind(params), arrays)
+    params = {name: value.astype(np.float32) for name, value in params.items()}
+    found = results(load_model(config, backend).bind(params), arrays)
     largest_gradient = max(np.abs(value).max(initial=0) for name, value in exact.items() if name.startswith("grad/"))
     for name in exact.keys() - {"loss"}:
         assert found[name].dtype == np.float32, name

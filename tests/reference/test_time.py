@@ -28,9 +28,9 @@ def added(*grads):
 
 @settings(max_examples=25)
 @given(configs(), seeds)
-def test_two_chained_windows_are_one(config, seed):
+def test_two_chained_windows_are_one(backend, config, seed):
     at, T1, T = point(config, seed, length=7), 3, 7
-    bound = load_model(config).bind(at.params)
+    bound = load_model(config, backend).bind(at.params)
     whole = bound.loss_and_grads(at.inputs, at.targets, at.state, at.d_state)
     first = bound.forward(at.inputs[:, :T1], at.state)
     second = bound.loss_and_grads(at.inputs[:, T1:], at.targets[:, T1:], first.state, at.d_state, scale=(T - T1) / T)
@@ -48,9 +48,9 @@ def test_two_chained_windows_are_one(config, seed):
 
 @settings(max_examples=25)
 @given(configs(), seeds)
-def test_the_future_changes_nothing_before_it(config, seed):
+def test_the_future_changes_nothing_before_it(backend, config, seed):
     at = point(config, seed, length=6)
-    bound = load_model(config).bind(at.params)
+    bound = load_model(config, backend).bind(at.params)
     changed = at.inputs.copy()
     changed[:, 3] = (changed[:, 3] + 1) % config.vocab_size
     before, after = bound.forward(at.inputs, at.state), bound.forward(changed, at.state)
@@ -60,9 +60,9 @@ def test_the_future_changes_nothing_before_it(config, seed):
 
 @settings(max_examples=25)
 @given(configs(), seeds)
-def test_sequences_of_a_batch_are_independent(config, seed):
+def test_sequences_of_a_batch_are_independent(backend, config, seed):
     at = point(config, seed, batch=3)
-    bound = load_model(config).bind(at.params)
+    bound = load_model(config, backend).bind(at.params)
     together = bound.forward(at.inputs, at.state)
     for row in range(3):
         here = slice(row, row + 1)
@@ -72,9 +72,9 @@ def test_sequences_of_a_batch_are_independent(config, seed):
 
 @settings(max_examples=25)
 @given(configs(), seeds)
-def test_streaming_is_the_window(config, seed):
+def test_streaming_is_the_window(backend, config, seed):
     at = point(config, seed)
-    bound = load_model(config).bind(at.params)
+    bound = load_model(config, backend).bind(at.params)
     for start in (None, at.state):
         window = bound.forward(at.inputs, start)
         state = start
@@ -86,9 +86,9 @@ def test_streaming_is_the_window(config, seed):
 
 @settings(max_examples=15)
 @given(configs(), seeds)
-def test_parts_of_a_batch_add_up(config, seed):
+def test_parts_of_a_batch_add_up(backend, config, seed):
     at = point(config, seed, batch=3)
-    bound = load_model(config).bind(at.params)
+    bound = load_model(config, backend).bind(at.params)
     whole = bound.loss_and_grads(at.inputs, at.targets, at.state, at.d_state)
     parts = []
     for here, share in ((slice(0, 1), 1 / 3), (slice(1, 3), 2 / 3)):

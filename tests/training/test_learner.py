@@ -15,8 +15,14 @@ def batch(seed=0, size=4, length=10):
     return tokens[:, :-1], tokens[:, 1:]
 
 
-def learner(**changes):
-    return load_model(CONFIG).learner(init_params(CONFIG, dtype=np.float64), TrainConfig(**changes))
+@pytest.fixture
+def learner(backend):
+    """A function that makes a new learner, with these changes of its TrainConfig."""
+
+    def new(**changes):
+        return load_model(CONFIG, backend).learner(init_params(CONFIG, dtype=np.float64), TrainConfig(**changes))
+
+    return new
 
 
 def same(one, other, tolerance=1e-9):
@@ -25,7 +31,7 @@ def same(one, other, tolerance=1e-9):
         np.testing.assert_allclose(one[name], other[name], rtol=0, atol=tolerance, err_msg=name)
 
 
-def test_accumulation_is_the_same_step():
+def test_accumulation_is_the_same_step(learner):
     """Ten times the floor of AdamW's sign-like first step apart would be a different gradient; rounding is not."""
     whole, parts = learner(batch_size=4), learner(batch_size=4, accumulation=4)
     for seed in range(3):
@@ -34,12 +40,12 @@ def test_accumulation_is_the_same_step():
     same(whole.params(), parts.params(), 1e-7)
 
 
-def test_truncation_carries_the_state_and_cuts_the_gradient():
+def test_truncation_carries_the_state_and_cuts_the_gradient(learner, backend):
     """Against the same written out: segments of 4, 4 and 2 tokens, weighted by their length."""
     inputs, targets = batch()
     truncated = learner(bptt=4)
     params = truncated.params()
-    bound, state, total, loss = load_model(CONFIG).bind(params), None, {}, 0.0
+    bound, state, total, loss = load_model(CONFIG, backend).bind(params), None, {}, 0.0
     for start, stop in ((0, 4), (4, 8), (8, 10)):
         out = bound.loss_and_grads(inputs[:, start:stop], targets[:, start:stop], state, scale=(stop - start) / 10)
         state, loss = out.state, loss + out.loss * (stop - start) / 10
@@ -54,7 +60,7 @@ def test_truncation_carries_the_state_and_cuts_the_gradient():
         same(full.params(), params)
 
 
-def test_state_goes_on_exactly():
+def test_state_goes_on_exactly(learner):
     straight, first = learner(), learner()
     for seed in range(4):
         straight.step(*batch(seed), 1e-3)
@@ -68,7 +74,7 @@ def test_state_goes_on_exactly():
     same(straight.state(), second.state(), 0)
 
 
-def test_what_it_gives_is_a_copy():
+def test_what_it_gives_is_a_copy(learner):
     one = learner()
     one.step(*batch(), 1e-3)
     params, state = one.params(), one.state()
@@ -78,7 +84,7 @@ def test_what_it_gives_is_a_copy():
     assert (one.state()["first/decode.norm.weight"] != state["first/decode.norm.weight"]).all()
 
 
-def test_a_foreign_state_is_refused():
+def test_a_foreign_state_is_refused(learner):
     one = learner()
     state = one.state()
     with pytest.raises(ValueError, match="optimizer state 'updates' is missing"):
@@ -100,7 +106,7 @@ def test_a_foreign_state_is_refused():
         ("updates", np.array(1.5), "must be a finite int64 array"),
     ],
 )
-def test_a_damaged_state_is_refused(name, value, message):
+def test_a_damaged_state_is_refused(learner, name, value, message):
     one = learner()
     before = one.params()
     with pytest.raises(ValueError, match=f"optimizer state '{name}' {message}"):
@@ -112,30 +118,33 @@ def test_a_damaged_state_is_refused(name, value, message):
     ("call", "message"),
     [
         (
-            lambda: learner().step(batch()[0], batch()[1][:, :5], 0.1),
+            lambda learner: learner().step(batch()[0], batch()[1][:, :5], 0.1),
             r"inputs has shape \(4, 10\) and targets \(4, 5\)",
         ),
-        (lambda: learner().step([1, 2], [2, 3], 0.1), r"both must be \(B, T\), not empty"),
-        (lambda: learner().step(np.zeros((2, 0), int), np.zeros((2, 0), int), 0.1), "not empty"),
-        (lambda: learner(batch_size=8, accumulation=8).step(*batch(), 0.1), "4 sequences, fewer than accumulation, 8"),
-        (lambda: learner().step(*batch(), float("nan")), "learning_rate is nan; it must be a finite number"),
-        (lambda: learner().step(*batch(), -1.0), "learning_rate is -1.0"),
-        (lambda: learner().step(*batch(), "fast"), "learning_rate is 'fast'"),
-        (lambda: load_model(CONFIG).learner(init_params(CONFIG), None), "train_config is a NoneType"),
-        (lambda: load_model(CONFIG).learner({}, TrainConfig()), "parameter 'embedding.weight' is missing"),
-        (lambda: learner().load(init_params(CONFIG), learner().state()), "not of this learner's type"),
+        (lambda learner: learner().step([1, 2], [2, 3], 0.1), r"both must be \(B, T\), not empty"),
+        (lambda learner: learner().step(np.zeros((2, 0), int), np.zeros((2, 0), int), 0.1), "not empty"),
+        (
+            lambda learner: learner(batch_size=8, accumulation=8).step(*batch(), 0.1),
+            "4 sequences, fewer than accumulation, 8",
+        ),
+        (lambda learner: learner().step(*batch(), float("nan")), "learning_rate is nan; it must be a finite number"),
+        (lambda learner: learner().step(*batch(), -1.0), "learning_rate is -1.0"),
+        (lambda learner: learner().step(*batch(), "fast"), "learning_rate is 'fast'"),
+        (lambda _: load_model(CONFIG).learner(init_params(CONFIG), None), "train_config is a NoneType"),
+        (lambda _: load_model(CONFIG).learner({}, TrainConfig()), "parameter 'embedding.weight' is missing"),
+        (lambda learner: learner().load(init_params(CONFIG), learner().state()), "not of this learner's type"),
     ],
 )
-def test_bad_calls_are_named(call, message):
+def test_bad_calls_are_named(learner, call, message):
     with pytest.raises(ValueError, match=message):
-        call()
+        call(learner)
 
 
-def test_a_loss_that_is_not_finite_changes_nothing():
+def test_a_loss_that_is_not_finite_changes_nothing(backend):
     params = init_params(CONFIG)
     params["decode.norm.weight"] *= np.float32(1e30)
     params["decode.proj.weight"] *= np.float32(1e30)
-    one = load_model(CONFIG).learner(params, TrainConfig())
+    one = load_model(CONFIG, backend).learner(params, TrainConfig())
     with np.errstate(all="ignore"):
         loss, norm = one.step(*batch(), 1e-3)
     assert not np.isfinite(loss) and not np.isfinite(norm)
