@@ -119,7 +119,7 @@ def require_bool(name, value):
 PRESETS = {
     # for simulators and tests
     "nano": ModelConfig(vocab_size=257, d_state=16, d_emb=8, d_ffn=24, n_heads=2, d_key=8, d_value=8),
-    # what `train_tiny` trains in minutes
+    # what `train_tiny` trains in a minute
     "mini": ModelConfig(vocab_size=512, d_state=128, d_emb=64, d_ffn=344, n_heads=8, d_key=32, d_value=32),
     # the sizes that the benchmarks name
     "tiny": ModelConfig(vocab_size=512, d_state=256, d_emb=128, d_ffn=688, n_heads=4, d_key=32, d_value=64),

@@ -1,6 +1,6 @@
 """Train a Grounded Prediction Network on text, from nothing to samples, in one command.
 
-Without flags: the model with a memory, on the stories that ship, for about two minutes. Everything goes
+Without flags: the model with a memory, on the stories that ship, for about a minute. Everything goes
 into a run directory, and --resume goes on from its newest checkpoint, as if never stopped, with the choices
 that it began with. Ctrl-C finishes the step and saves; once more stops at once.
 

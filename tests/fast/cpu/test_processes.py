@@ -141,6 +141,27 @@ print(len({window(bound, 0) for _ in range(3)}))
     assert run(code) == ["'lost'", "1"]
 
 
+def test_nobody_waits_for_a_thread_that_does_not_come():
+    """Ctrl-C may come after the other threads were sent off, and before this one follows."""
+    code = """
+from gpn_ref.fast.cpu.compiled import compiled
+from gpn_ref.fast.cpu.threads import run, wait
+@compiled
+def meet(barrier, n_pieces):
+    wait(barrier, n_pieces)
+meet(np.zeros(24, np.int64), 1)
+def part(piece, n_pieces, barrier):
+    if piece == 0:
+        raise KeyboardInterrupt
+    meet(barrier, n_pieces)
+try:
+    run(2, part)
+except KeyboardInterrupt:
+    print("stopped", window(load_model(config, "numba").bind(params), 0) != "")
+"""
+    assert run(code) == ["stopped", "True"]
+
+
 def test_without_a_compiler_the_smallest_sizes_pass():
     """NUMBA_DISABLE_JIT=1: the same text as plain Python, which is what a debugger or a coverage tool sees."""
     tests = [f"tests/fast/cpu/test_{name}.py" for name in ("equality", "kernels", "extremes")]
