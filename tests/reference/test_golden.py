@@ -64,9 +64,12 @@ def test_golden(case, backend):
 
 @pytest.mark.parametrize("case", CASES)
 def test_float32_stays_float32_and_near(case, backend):
+    """Near: 2e-4, or ten times what one rounding of the parameters to float32 does to the exact results."""
     arrays, config, params = load_case(case)
     exact = results(load_model(config, "numpy").bind(params), arrays)
     params = {name: value.astype(np.float32) for name, value in params.items()}
+    rounded = {name: value.astype(np.float64) for name, value in params.items()}
+    moved = results(load_model(config, "numpy").bind(rounded), arrays)
     found = results(load_model(config, backend).bind(params), arrays)
     largest_gradient = max(np.abs(value).max(initial=0) for name, value in exact.items() if name.startswith("grad/"))
     for name in exact.keys() - {"loss"}:
@@ -74,4 +77,5 @@ def test_float32_stays_float32_and_near(case, backend):
     for name in (arrays.keys() & exact.keys()) - {"loss"}:
         floor = largest_gradient / 1000 if name.startswith(("grad/", "d_initial")) else 0
         scale = max(np.abs(exact[name]).max(initial=0), floor)
-        assert np.abs(found[name] - exact[name]).max(initial=0) <= 2e-4 * scale, name
+        rounding = np.abs(moved[name] - exact[name]).max(initial=0)
+        assert np.abs(found[name] - exact[name]).max(initial=0) <= max(2e-4 * scale, 10 * rounding), name

@@ -7,7 +7,6 @@ threads run the whole window, each its share (`piece` of `n_pieces`) of every pr
 import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
 from threading import Lock
 
 import numpy as np
@@ -74,10 +73,10 @@ def run(n_pieces, kernel, *arguments):
     if n_pieces == 1:
         return kernel(0, 1, barrier, *arguments)
     with _crew.lock:
-        others = []
+        others, errors = [], np.geterr()
         try:
             for piece in range(1, n_pieces):
-                others.append(_crew.pool.submit(copy_context().run, kernel, piece, n_pieces, barrier, *arguments))
+                others.append(_crew.pool.submit(_as_here, errors, kernel, piece, n_pieces, barrier, *arguments))
             kernel(0, n_pieces, barrier, *arguments)
         except BaseException:  # Ctrl-C, say: nobody may wait for a thread that does not come
             barrier[ABORTED] = 1
@@ -85,6 +84,12 @@ def run(n_pieces, kernel, *arguments):
         finally:
             for other in others:
                 other.result()
+
+
+def _as_here(errors, kernel, *arguments):
+    """What NumPy does about an overflow is a matter of each thread's own: let it be the caller's."""
+    with np.errstate(**errors):
+        kernel(*arguments)
 
 
 def part_of(piece, n_pieces, n, start=0):
