@@ -22,8 +22,6 @@ SPINS = 2000  # some microseconds; a thread that waits longer lets others have i
 # BLAS would have threads of its own, and these go on spinning after a product, on the cores that ours need. So each of
 # our threads calls a BLAS that has one.
 _blas = ThreadpoolController()
-
-
 _blas_lock, _blas_users, _blas_limit = Lock(), 0, None
 
 
@@ -55,13 +53,14 @@ class Crew:
 _crew = Crew()
 
 
-def _new_crew():
-    global _crew
-    _crew = Crew()
+def _begin_anew():
+    """After a fork: its threads are gone, and whoever held a lock is, too."""
+    global _crew, _blas_lock, _blas_users
+    _crew, _blas_lock, _blas_users = Crew(), Lock(), 0
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_crew)  # threads do not outlive a fork
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 def run(n_pieces, kernel, *arguments):
