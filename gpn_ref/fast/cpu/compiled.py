@@ -10,6 +10,7 @@ Three rules hold in every kernel of this folder:
 """
 
 import math
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -64,7 +65,26 @@ def _compile(function, **options):
     except RuntimeError:  # no folder to keep it in can be written to
         return njit(function, **OPTIONS, **options)
     kernel._cache._cache_file._source_stamp = SOURCES
+    _forgive_damage(kernel._cache)
     return kernel
+
+
+def _forgive_damage(cache):
+    """A file on disk that is cut or altered is as good as none: compile again, and write it anew."""
+    load, save = cache.load_overload, cache.save_overload
+
+    def load_or_nothing(*arguments):
+        try:
+            return load(*arguments)
+        except Exception:  # whatever unpickling and LLVM make of it
+            with suppress(OSError):
+                cache.flush()
+
+    def save_or_not(*arguments):
+        with suppress(Exception):
+            save(*arguments)
+
+    cache.load_overload, cache.save_overload = load_or_nothing, save_or_not
 
 
 # ---------------------------------------------------------------------------------------------------- functions

@@ -10,10 +10,16 @@ import sys
 from time import perf_counter, sleep
 
 import numpy as np
-from numba import njit, prange
 from tqdm import tqdm
 
 from gpn_ref import cli
+
+try:
+    from numba import njit, prange
+except ImportError as error:
+    print(f"python -m gpn_ref.fast.cpu.tricks: needs numba (pip install numba): {error}", file=sys.stderr)
+    sys.exit(2)
+
 from gpn_ref.config import PRESETS
 from gpn_ref.fast.cpu import compiled, products, threads
 from gpn_ref.fast.cpu.engine import Engine

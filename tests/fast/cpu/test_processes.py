@@ -162,6 +162,26 @@ except KeyboardInterrupt:
     assert run(code) == ["stopped", "True"]
 
 
+@pytest.mark.parametrize("damage", [b"", b"garbage", None])
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+def test_a_damaged_compile_cache_is_made_anew(tmp_path, kind, damage):
+    code = """
+from gpn_ref.fast.cpu.sequence import gated
+out = np.zeros(3)
+gated(np.zeros(3), np.zeros(3), np.arange(3.0), out)
+print(*out)
+"""
+    expected = ["0.0", "0.5", "1.0"]
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == expected
+    files = list(tmp_path.rglob(f"*gated-*.{kind}"))
+    assert files
+    for file in files:
+        file.write_bytes(file.read_bytes()[:60] if damage is None else damage)
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == expected
+    assert min(file.stat().st_size for file in files) > 60
+    assert run(code, NUMBA_CACHE_DIR=str(tmp_path)) == expected
+
+
 def test_without_a_compiler_the_smallest_sizes_pass():
     """NUMBA_DISABLE_JIT=1: the same text as plain Python, which is what a debugger or a coverage tool sees."""
     tests = [f"tests/fast/cpu/test_{name}.py" for name in ("equality", "kernels", "extremes")]
