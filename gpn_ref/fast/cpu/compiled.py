@@ -2,8 +2,8 @@
 
 Three rules hold in every kernel of this folder:
 
-- `fastmath` without its claims about NaN and infinity. A sum may be reordered, which is what lets the compiler add
-  sixteen products at a time; but nobody may assume that a NaN cannot come: one must reach the loss, where it is seen.
+- Arithmetic as it is written, but in kernels that sum: there the order is free, which lets the compiler add sixteen
+  products at a time. Nobody may assume that a NaN cannot come, as `fastmath=True` does: it must reach the loss.
 - No literal in arithmetic. `1 - x` is float64 where x is float32, and half as fast: write `x.dtype.type(1) - x`.
 - No index that could be negative, which Python counts from the end: a loop over `range(start, stop)` pays for that in
   every access, while one over `range(stop - start)` into the slice `x[start:stop]` doesn't.
