@@ -5,8 +5,10 @@ bound = model.bind(params)                      # checked once; a snapshot of th
 out = bound.loss_and_grads(inputs, targets)     # out.loss, .nll, .grads, .state, .d_state
 out = bound.forward(inputs)                     # out.logits, .hidden, .state
 logits, state = bound.step(tokens, state)       # streaming, one token a sequence, constant memory
+trace = bound.trace(inputs)                     # trace.beta, .decay, .query, ...: what went on inside
 """
 
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +18,21 @@ from gpn_ref.parameters import check_params
 from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
 from gpn_ref.reference.gpn import State
+from gpn_ref.reference.trace import NAMES, Interventions, Trace, window_trace
 from gpn_ref.training.learner import Learner
 from gpn_ref.training.optimizer import AdamW
 
-__all__ = ["BoundModel", "Forward", "LossAndGrads", "Model", "State", "default_backend", "load_model"]
+__all__ = [
+    "BoundModel",
+    "Forward",
+    "Interventions",
+    "LossAndGrads",
+    "Model",
+    "State",
+    "Trace",
+    "default_backend",
+    "load_model",
+]
 
 
 class LossAndGrads(NamedTuple):
@@ -161,6 +174,26 @@ class BoundModel:
         state = self._state("state", state, len(tokens))
         return self._engine.step(tokens, state)
 
+    def decode(self, hidden) -> np.ndarray:
+        """Logits (..., V) that the decoder makes of hidden (..., D), a predicted state or anything in its place."""
+        hidden, D = np.asarray(hidden), self._config.d_state
+        if hidden.dtype.kind != "f" or hidden.shape[-1:] != (D,) or not np.isfinite(hidden).all():
+            raise ValueError(f"hidden must hold finite numbers, (..., {D}); it is {hidden.dtype} {hidden.shape}")
+        return decode_forward(self._engine.params, hidden.astype(self._dtype))[0]
+
+    def trace(self, inputs, state=None, interventions=None, keep=NAMES) -> Trace:
+        """The forward pass by the reference, whatever the backend: inputs (B, T) -> what went on inside.
+
+        `keep` names the arrays to return, all by default; `interventions` says what to change on the way.
+        """
+        inputs = self._tokens("inputs", inputs, ("B", "T"))
+        state = self._state("state", state, len(inputs))
+        for name in keep:
+            if name not in NAMES:
+                raise ValueError(f"a trace has no {name!r:.60}; it has {', '.join(NAMES)}")
+        change = self._interventions(interventions, len(inputs))
+        return window_trace(self._engine.params, self._config, inputs, state, change, tuple(keep))
+
     def in_training(self, train_config: TrainConfig) -> tuple[dict[str, np.ndarray], AdamW]:
         """The parameters themselves, not a copy, and an optimizer for them: for a learner, which changes both."""
         return self._engine.params, self._engine.AdamW(self._engine.params, train_config)
@@ -200,3 +233,19 @@ class BoundModel:
             if not np.isfinite(arrays[-1]).all():
                 raise ValueError(f"{name}.{field} has entries that are not finite in {self._dtype}")
         return State(*arrays)
+
+    def _interventions(self, given, batch_size):
+        if not isinstance(given, Interventions | None):
+            raise ValueError(f"interventions is a {type(given).__name__}; it must be an Interventions or None")
+        D, H = self._config.d_state, self._config.n_heads
+        wanted = {"offset": ("f", (D,), "numbers"), "no": ("b", (H,), "bool"), "at": ("iu", (batch_size,), "integers")}
+        found = {}
+        for name in [field.name for field in fields(Interventions) if given and getattr(given, field.name) is not None]:
+            value = np.asarray(getattr(given, name))
+            kinds, shape, what = next(wanted[part] for part in name.split("_") if part in wanted)
+            if value.dtype.kind not in kinds or value.shape != shape or not np.isfinite(value).all():
+                raise ValueError(
+                    f"{name} is {value.dtype} of shape {value.shape}; it must be finite {what} of shape {shape}"
+                )
+            found[name] = value.astype(self._dtype) if kinds == "f" else value
+        return Interventions(**found)

@@ -6,16 +6,11 @@ When the model ends a text, a blank line follows and it begins the next one, wit
 """
 
 import itertools
-import sys
-from pathlib import Path
 
 from gpn_ref import cli, random_state
-from gpn_ref.files import TRAINED
 from gpn_ref.generate import generate, stream_text
-from gpn_ref.model import BACKENDS, load_model
 from gpn_ref.text.tokenizer import END, encode
-from gpn_ref.training.checkpoint import read_checkpoint
-from gpn_ref.training.run_directory import RunDirectory
+from gpn_ref.trained import Trained, add_backend, add_run
 
 PROG = "python -m gpn_ref.sample"
 EXAMPLES = """examples:
@@ -28,8 +23,7 @@ EXAMPLES = """examples:
 
 def parser():
     parser = cli.Parser(prog=PROG, description=__doc__, epilog=EXAMPLES)
-    where = "a run directory, or a checkpoint file (default: the model that ships)"
-    parser.add_argument("run", type=cli.path, nargs="?", default=TRAINED, metavar="RUN", help=where)
+    add_run(parser)
     what = "what the text begins with (default: nothing)"
     parser.add_argument("--prompt", type=cli.text, default="", metavar="TEXT", help=what)
     parser.add_argument("--tokens", type=cli.integer(1), default=200, metavar="N", help="tokens to write (default 200)")
@@ -55,33 +49,17 @@ def parser():
         help="draw from the fewest tokens whose probability together is X or more (default 1: from all)",
     )
     parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the draws (default 0)")
-    parser.add_argument(
-        "--backend",
-        type=cli.one_of("backend", list(BACKENDS)),
-        metavar="NAME",
-        help=f"what computes: {', '.join(BACKENDS)} (default: numba where it imports)",
-    )
+    add_backend(parser)
     return parser
-
-
-def load_checkpoint(path):
-    """The newest good checkpoint of a run directory, or that of a file."""
-    if not Path(path).is_dir():
-        return read_checkpoint(path)
-    checkpoint = RunDirectory(path).latest_checkpoint(lambda line: print(f"{PROG}: {line}", file=sys.stderr))
-    if checkpoint is None:
-        raise ValueError(f"{path} has no checkpoint yet")
-    return checkpoint
 
 
 def main(arguments=None):
     options = parser().parse_args(arguments)
-    checkpoint = load_checkpoint(options.run)
-    encoding = checkpoint.encoding()
+    trained = Trained(options.run, options.backend, PROG)
+    encoding = trained.encoding
     prompt = encode(encoding, options.prompt)
-    bound = load_model(checkpoint.model_config, options.backend).bind(checkpoint.params)
     tokens = generate(
-        bound,
+        trained.bound,
         random_state.generator(options.seed, "samples"),
         encoding.encode_single_token(END),
         prompt,

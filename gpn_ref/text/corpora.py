@@ -84,13 +84,24 @@ def read_files(name, paths):
     """Any UTF-8 text. The last five to ten percent of each file, whole paragraphs, are for validation."""
     train, validation = [], []
     for path in paths:
-        text = read_text(path)
-        if not text.strip():
-            raise ValueError(f"{path} holds nothing but white space")
+        text = _text_of(path)
         border = _border(text, len(text) * 18 // 20, len(text) * 19 // 20)
         train += split_documents(text[:border])
         validation += split_documents(text[border:])
     return Corpus(name, train, validation)
+
+
+def whole_files(paths):
+    """Any UTF-8 text to look at only: all of each file is for validation."""
+    documents = [document for path in paths for document in split_documents(_text_of(path))]
+    return Corpus(", ".join(map(str, paths)), train=[], validation=documents)
+
+
+def _text_of(path):
+    text = read_text(path)
+    if not text.strip():
+        raise ValueError(f"{path} holds nothing but white space")
+    return text
 
 
 def split_documents(text, size=DOCUMENT):

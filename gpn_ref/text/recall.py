@@ -12,6 +12,7 @@ import numpy as np
 
 from gpn_ref import random_state
 from gpn_ref.config import require_integer
+from gpn_ref.text.tokenizer import ranks_of
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,20 @@ class RecallConfig:
         return 1 / self.n_values
 
 
+LETTERS = {"n_keys": "k", "n_values": "v", "n_fillers": "f"}
+
+
 def recall_ranks(config):
     """Ranks of a tokenizer with a token for every symbol: keys, then values, then fillers."""
-    symbols = [("k", config.n_keys), ("v", config.n_values), ("f", config.n_fillers)]
+    symbols = [(letter, getattr(config, name)) for name, letter in LETTERS.items()]
     tokens = [f" {letter}{index:02d}".encode() for letter, count in symbols for index in range(count)]
     return {token: rank for rank, token in enumerate(tokens)}
+
+
+def symbol_counts(encoding):
+    """How many keys, values and fillers a tokenizer of `recall_ranks` has, by their names in RecallConfig."""
+    tokens = [token.decode("utf-8", "replace") for token in ranks_of(encoding)]
+    return {name: sum(token.startswith(f" {letter}") for token in tokens) for name, letter in LETTERS.items()}
 
 
 class RecallBatches:

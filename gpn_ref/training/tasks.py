@@ -71,10 +71,12 @@ class TextTask:
 
     def validation(self, train_config):
         """At most VALIDATION_TOKENS of the text held back, in windows as long as those of training."""
-        window = train_config.window
-        batch_size, limit = max(1, measures.BATCH_TOKENS // window), max(1, VALIDATION_TOKENS // window)
-        windows = validation_windows(self.validation_tokens, self.validation_starts, batch_size, window, limit)
-        return measures.Validation(windows, self.encoding)
+        return measures.Validation(self.windows(train_config.window, VALIDATION_TOKENS), self.encoding)
+
+    def windows(self, window, n_tokens):
+        """At most `n_tokens` of the text held back: a list of inputs (B, window) and targets (B, window)."""
+        batch_size, limit = max(1, measures.BATCH_TOKENS // window), max(1, n_tokens // window)
+        return validation_windows(self.validation_tokens, self.validation_starts, batch_size, window, limit)
 
     def questions(self, bound):
         """What the model answers of the cloze set, a `measures.Answers`, or None without one."""
@@ -112,13 +114,17 @@ class RecallTask:
         return RecallBatches(self.config, train_config)
 
     def validation(self, train_config):
-        sequences = [recall_evaluation(self.config, self._rows(gap), gap) for gap in self.gaps]
-        return measures.Validation([(inputs, targets) for inputs, targets, _ in sequences], self.encoding)
+        return measures.Validation(self.windows(), self.encoding)
+
+    def windows(self, window=None, n_tokens=VALIDATION_TOKENS):
+        """Sequences of each gap in training, a batch a gap; they are as long as the task makes them."""
+        sequences = [recall_evaluation(self.config, self._rows(gap, n_tokens), gap) for gap in self.gaps]
+        return [(inputs, targets) for inputs, targets, _ in sequences]
 
     def questions(self, bound):
         gaps = tuple(dict.fromkeys((*self.gaps, *UNTRAINED_GAPS)))
         return measures.recall(bound, self.config, gaps, self._rows(max(gaps)))
 
-    def _rows(self, gap):
+    def _rows(self, gap, n_tokens=VALIDATION_TOKENS):
         """Sequences of an evaluation: fewer of long ones, so that it stays cheap."""
-        return min(RECALL_ROWS, 1 + VALIDATION_TOKENS // (4 * self.config.pairs + gap))
+        return min(RECALL_ROWS, 1 + n_tokens // (4 * self.config.pairs + gap))
