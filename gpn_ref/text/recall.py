@@ -12,7 +12,7 @@ import numpy as np
 
 from gpn_ref import random_state
 from gpn_ref.config import require_integer
-from gpn_ref.text.tokenizer import ranks_of
+from gpn_ref.text.tokenizer import DIGITS, ranks_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,8 @@ def recall_ranks(config):
     """Ranks of a tokenizer with a token for every symbol: keys, then values, then fillers."""
     symbols = [(letter, getattr(config, name)) for name, letter in LETTERS.items()]
     tokens = [f" {letter}{index:02d}".encode() for letter, count in symbols for index in range(count)]
+    if len(tokens) < DIGITS:
+        raise ValueError(f"recall has {len(tokens)} keys, values and fillers; a tokenizer needs {DIGITS} or more")
     return {token: rank for rank, token in enumerate(tokens)}
 
 

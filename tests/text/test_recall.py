@@ -107,3 +107,10 @@ def test_bad_sizes(options, message):
     with pytest.raises(ValueError) as error:
         RecallConfig(**options)
     assert str(error.value) == message
+
+
+def test_a_tokenizer_needs_sixteen_symbols():
+    """Fewer could be trained on, but no checkpoint of that could be read: a byte is written with sixteen tokens."""
+    assert len(recall_ranks(RecallConfig(pairs=1, n_keys=5, n_values=10, n_fillers=1))) == 16
+    with pytest.raises(ValueError, match="recall has 15 keys, values and fillers; a tokenizer needs 16 or more"):
+        recall_ranks(RecallConfig(pairs=1, n_keys=5, n_values=9, n_fillers=1))
