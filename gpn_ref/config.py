@@ -31,6 +31,73 @@ class ModelConfig:
                 f"d_key is {self.d_key} and d_value is {self.d_value}, but both must be 0 when n_heads is 0"
             )
 
+    @property
+    def name(self):
+        """What the model is called."""
+        return "gpn+m" if self.n_heads else "gpn"
+
+    def sizes(self):
+        """The sizes in words."""
+        memory = f"{self.n_heads} heads of {self.d_key} × {self.d_value}" if self.n_heads else "no memory"
+        return f"D {self.d_state}, E {self.d_emb}, F {self.d_ffn}, {memory}, {_layers(self)}"
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Sizes of a Transformer++: causal attention with rotary positions, SwiGLU, RMS norms, tied embedding."""
+
+    vocab_size: int  # V, tokens in the vocabulary
+    d_model: int  # d, width of the residual stream
+    n_layers: int  # N
+    n_heads: int  # H, attention heads, each of d / H
+    d_ffn: int  # F, hidden width of the feed-forward networks
+    name = "transformer"
+
+    def __post_init__(self):
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_ffn"):
+            _set_integer(self, name, at_least=1)
+        if self.d_model % (2 * self.n_heads):
+            raise ValueError(
+                f"d_model is {self.d_model}; it must be a multiple of 2 · n_heads, {2 * self.n_heads}: "
+                "rotary positions turn the entries of a head in pairs"
+            )
+
+    def sizes(self):
+        """The sizes in words."""
+        heads = f"{self.n_heads} heads of {self.d_model // self.n_heads}"
+        return f"d {self.d_model}, F {self.d_ffn}, {heads}, {_layers(self)}"
+
+
+@dataclass(frozen=True)
+class GDNConfig:
+    """Sizes of a Gated DeltaNet: layers with a matrix memory each, SwiGLU, RMS norms, untied embedding."""
+
+    vocab_size: int  # V, tokens in the vocabulary
+    d_model: int  # d, width of the residual stream
+    n_layers: int  # N
+    n_heads: int  # H, heads of each layer's memory
+    d_key: int  # K, width of a head's keys and queries
+    d_value: int  # U, width of a head's values
+    d_ffn: int  # F, hidden width of the feed-forward networks
+    conv_width: int = 4  # W, tokens that the causal convolutions see
+    name = "gdn"
+
+    def __post_init__(self):
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "d_key", "d_value", "d_ffn", "conv_width"):
+            _set_integer(self, name, at_least=1)
+
+    def sizes(self):
+        """The sizes in words."""
+        heads = f"{self.n_heads} heads of {self.d_key} × {self.d_value}"
+        return f"d {self.d_model}, F {self.d_ffn}, {heads}, {_layers(self)}"
+
+
+def _layers(config):
+    return f"{config.n_layers} layer{'s' * (config.n_layers > 1)}"
+
+
+ARCHITECTURES = {"gpn": ModelConfig, "transformer": TransformerConfig, "gdn": GDNConfig}  # by their names in files
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -72,8 +139,25 @@ class TrainConfig:
 
 
 def config_to_dict(config):
-    """The configuration as plain JSON types."""
-    return asdict(config)
+    """The configuration as plain JSON types; that of a model names its architecture."""
+    names = {kind: name for name, kind in ARCHITECTURES.items()}
+    return ({"architecture": names[type(config)]} if type(config) in names else {}) | asdict(config)
+
+
+def architecture(values):
+    """The kind of configuration that `values`, of a file, are of; files of old name none, and are of GPNs."""
+    name = values.get("architecture", "gpn")
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        raise ValueError(f"architecture is {name!r:.60}; it must be one of {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[name]
+
+
+def model_config_from_dict(values):
+    """The configuration of a model that `config_to_dict` gave."""
+    if not isinstance(values, dict):
+        raise ValueError(f"a model's configuration must be an object of names and values; got {values!r:.60}")
+    kind = architecture(values)
+    return config_from_dict(kind, {name: value for name, value in values.items() if name != "architecture"})
 
 
 def config_from_dict(kind, values):
@@ -132,6 +216,11 @@ PRESETS = {
         vocab_size=32000, d_state=1920, d_emb=768, d_ffn=4864, n_heads=11, d_key=128, d_value=256, n_layers=2
     ),
     "paper-gpn": ModelConfig(vocab_size=32000, d_state=3184, d_emb=768, d_ffn=8384),
+}
+# the paper's baselines of the same size, the second with ten layers
+PAPER_BASELINES = {
+    "transformer": TransformerConfig(vocab_size=32000, d_model=768, n_layers=12, n_heads=12, d_ffn=2752),
+    "gdn": GDNConfig(vocab_size=32000, d_model=768, n_layers=10, n_heads=6, d_key=128, d_value=256, d_ffn=1408),
 }
 
 # what `train_tiny` does where its flags do not say otherwise

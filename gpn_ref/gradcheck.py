@@ -14,21 +14,22 @@ of all if that is more.
 
 from functools import partial
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from gpn_ref import cli
-from gpn_ref.config import ModelConfig
+from gpn_ref.config import GDNConfig, ModelConfig, TransformerConfig
+from gpn_ref.measures import cross_entropy
+from gpn_ref.model import load_model
 from gpn_ref.parameters import init_params
 from gpn_ref.random_state import generator
-from gpn_ref.reference import gpn
-from gpn_ref.reference.gpn import State
 
 PROG = "python -m gpn_ref.gradcheck"
 STEP = 3e-5  # h: the formula errs by an order of h⁴, rounding by 1e-16 / h
 TOLERANCE = 1e-6
+PAST = 3  # tokens before the window, where a state has any number of them
 
 _small = {"vocab_size": 7, "d_state": 6, "d_emb": 5, "d_ffn": 7}
 _memory = {"n_heads": 2, "d_key": 4, "d_value": 5}
@@ -38,6 +39,8 @@ CONFIGS = {
     "GPN+M": ModelConfig(**_small, **_memory),
     "GPN+M, 2 layers, bias": ModelConfig(**_small, **_memory, n_layers=2, decode_bias=True),
     "GPN+M, decay first": ModelConfig(**_small, **_memory, decay_first=True),
+    "Transformer++, 2 layers": TransformerConfig(vocab_size=7, d_model=8, n_layers=2, n_heads=2, d_ffn=7),
+    "GDN, 2 layers": GDNConfig(vocab_size=7, d_model=6, n_layers=2, n_heads=2, d_key=4, d_value=5, d_ffn=7),
 }
 LARGER = ModelConfig(
     vocab_size=40, d_state=32, d_emb=20, d_ffn=48, n_heads=3, d_key=8, d_value=12, n_layers=2, decode_bias=True
@@ -50,8 +53,8 @@ class Point(NamedTuple):
     params: dict[str, np.ndarray]
     inputs: np.ndarray
     targets: np.ndarray
-    state: State
-    d_state: State
+    state: Any
+    d_state: Any  # None where the state gets no gradient
 
 
 class Row(NamedTuple):
@@ -72,8 +75,10 @@ def draw_point(config, rng, batch=2, length=5):
     params = init_params(config, int(rng.integers(2**32)), np.float64)
     for name, value in params.items():  # matrices by less the wider they are: the loop must not become chaotic
         params[name] = value + rng.normal(0.0, 0.3 if value.ndim == 1 else value.shape[1] ** -0.5, value.shape)
-    zero = gpn.initial_state(config, batch, np.float64)
-    state, d_state = (State(*(rng.normal(0.0, 0.5, value.shape) for value in zero)) for _ in range(2))
+    zero, growing = load_model(config, "numpy").initial_state(batch, np.float64), isinstance(config, TransformerConfig)
+    shapes = [(*value.shape[:3], PAST, value.shape[4]) if growing else value.shape for value in zero]
+    state, d_state = (type(zero)(*(rng.normal(0.0, 0.5, shape) for shape in shapes)) for _ in range(2))
+    d_state = None if growing else d_state
     inputs, targets = rng.integers(0, config.vocab_size, (2, batch, length))
     return Point(params, inputs, targets, state, d_state)
 
@@ -89,9 +94,11 @@ def check(config, seed=0, directions=0, progress=lambda arrays: arrays):
 
 def _check_at(config, point, directions, rng, progress):
     """The rows at this point, or None where a derivative cannot be measured."""
-    _, grads, _, d_state = gpn.loss_and_grads(point.params, config, *point[1:])
-    arrays = point.params | {f"state.{name}": value for name, value in point.state._asdict().items()}
-    grads = grads | {f"state.{name}": value for name, value in d_state._asdict().items()}
+    out = load_model(config, "numpy").loss_and_grads(*point)
+    arrays, grads = point.params, out.grads
+    if out.d_state is not None:
+        arrays = arrays | {f"state.{name}": value for name, value in point.state._asdict().items()}
+        grads = grads | {f"state.{name}": value for name, value in out.d_state._asdict().items()}
     if not config.n_heads:  # then nothing reads the grounded state of the step before
         del arrays["state.grounded"]
     rows, measured = [], {}
@@ -130,9 +137,9 @@ def _value(config, point, name, move):
         state = state._replace(**{field: getattr(state, field) + move})
     else:
         params = params | {name: params[name] + move}
-    logits, _, final, _ = gpn.window_forward(params, config, point.inputs, state)
-    nll, _ = gpn.cross_entropy_forward(logits, point.targets)
-    return nll.mean() + sum(np.sum(d * value) for d, value in zip(point.d_state, final, strict=True))
+    out = load_model(config, "numpy").forward(params, point.inputs, state)
+    through_state = zip(point.d_state or (), out.state if point.d_state else (), strict=True)
+    return cross_entropy(out.logits, point.targets).mean() + sum(np.sum(d * value) for d, value in through_state)
 
 
 def main(argv=None):

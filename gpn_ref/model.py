@@ -8,12 +8,15 @@ logits, state = bound.step(tokens, state)       # streaming, one token a sequenc
 trace = bound.trace(inputs)                     # trace.beta, .decay, .query, ...: what went on inside
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpn_ref.config import ModelConfig, TrainConfig, require_integer, require_number
+from gpn_ref.baselines import gated_deltanet, transformer
+from gpn_ref.baselines.engine import GDNEngine, TransformerEngine, with_numba
+from gpn_ref.config import GDNConfig, ModelConfig, TrainConfig, TransformerConfig, require_integer, require_number
 from gpn_ref.parameters import check_params
 from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
@@ -75,18 +78,47 @@ class Reference:
         return decode_forward(self.params, state.predicted)[0], state
 
 
-def _numba_engine():
-    try:
-        import numba  # noqa: F401
-    except ImportError as error:
-        raise ValueError(f"backend 'numba' needs numba (pip install numba), which does not import: {error}") from None
+def _needs_numba(engine):
+    """The engine that `engine()` imports, or a ValueError that says what it needs."""
+
+    def load():
+        try:
+            import numba  # noqa: F401
+        except ImportError as error:
+            needs = "backend 'numba' needs numba (pip install numba), which does not import"
+            raise ValueError(f"{needs}: {error}") from None
+        return engine()
+
+    return load
+
+
+def _compiled():
     from gpn_ref.fast.cpu.engine import Engine
 
     return Engine
 
 
-ENGINES = {"numpy": lambda: Reference, "numba": _numba_engine}  # imported when asked for: numba's import takes a second
-BACKENDS = tuple(ENGINES)
+class Architecture(NamedTuple):
+    """A kind of model: what a text starts from, and what computes it."""
+
+    initial_state: Callable  # config, batch size, dtype -> a NamedTuple of arrays
+    engines: dict[str, Callable]  # backend -> a function that gives the engine: numba's import takes a second
+    growing: int | None = None  # the axis on which the state grows, token by token; such a state gets no gradient
+
+
+ARCHITECTURES = {  # by the type of the configuration
+    ModelConfig: Architecture(gpn.initial_state, {"numpy": lambda: Reference, "numba": _needs_numba(_compiled)}),
+    TransformerConfig: Architecture(
+        transformer.initial_state,
+        {"numpy": lambda: TransformerEngine, "numba": _needs_numba(lambda: with_numba(TransformerEngine))},
+        growing=3,
+    ),
+    GDNConfig: Architecture(
+        gated_deltanet.initial_state,
+        {"numpy": lambda: GDNEngine, "numba": _needs_numba(lambda: with_numba(GDNEngine))},
+    ),
+}
+BACKENDS = ("numpy", "numba")
 
 
 def default_backend() -> str:
@@ -98,10 +130,11 @@ def default_backend() -> str:
     return "numba"
 
 
-def load_model(config: ModelConfig, backend: str | None = None) -> "Model":
-    """The model of this configuration, computed by `backend` (None: by `default_backend()`)."""
-    if not isinstance(config, ModelConfig):
-        raise ValueError(f"config is a {type(config).__name__}; it must be a ModelConfig")
+def load_model(config, backend: str | None = None) -> "Model":
+    """The model of this configuration, a GPN's or a baseline's, computed by `backend` (None: `default_backend()`)."""
+    if type(config) not in ARCHITECTURES:
+        known = ", ".join(kind.__name__ for kind in ARCHITECTURES)
+        raise ValueError(f"config is a {type(config).__name__}; it must be one of {known}")
     backend = default_backend() if backend is None else backend
     if backend not in BACKENDS:
         raise ValueError(f"unknown backend {backend!r}; it must be one of {', '.join(BACKENDS)}")
@@ -109,22 +142,24 @@ def load_model(config: ModelConfig, backend: str | None = None) -> "Model":
 
 
 class Model:
-    """A Grounded Prediction Network without its parameters; `backend` names what computes it."""
+    """A model without its parameters; `backend` names what computes it."""
 
-    def __init__(self, config: ModelConfig, backend: str):
+    def __init__(self, config, backend: str):
         self.config, self.backend = config, backend
-        self._engine = ENGINES[backend]()
+        self._architecture = ARCHITECTURES[type(config)]
+        self._engine = self._architecture.engines[backend]()
 
     def bind(self, params: dict[str, np.ndarray]) -> "BoundModel":
         """Check names, shapes, type and finiteness of `params`, and keep a copy: later changes do not reach it."""
         check_params(params, self.config)
         return BoundModel(self.config, self._engine(self.config, params))
 
-    def initial_state(self, batch_size: int, dtype=np.float32) -> State:
+    def initial_state(self, batch_size: int, dtype=np.float32):
         """The zero state, in which every text starts."""
         if dtype not in (np.float32, np.float64):
             raise ValueError(f"dtype is {dtype!r}; it must be float32 or float64")
-        return gpn.initial_state(self.config, require_integer("batch_size", batch_size, at_least=1), dtype)
+        batch_size = require_integer("batch_size", batch_size, at_least=1)
+        return self._architecture.initial_state(self.config, batch_size, dtype)
 
     def loss_and_grads(self, params, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
         """Short for `bind(params).loss_and_grads(...)`."""
@@ -143,7 +178,7 @@ class BoundModel:
     """A model with its parameters. Nothing that it is given is ever changed. Its type is that of the parameters."""
 
     def __init__(self, config, engine):
-        self._config, self._engine = config, engine
+        self._config, self._engine, self._architecture = config, engine, ARCHITECTURES[type(config)]
         self._dtype = next(iter(engine.params.values())).dtype
 
     def loss_and_grads(self, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
@@ -158,7 +193,10 @@ class BoundModel:
         if inputs.shape != targets.shape:
             raise ValueError(f"targets has shape {targets.shape}, but inputs has shape {inputs.shape}")
         state = self._state("state", state, len(inputs))
-        d_state = self._state("d_state", d_state, len(inputs))
+        if self._architecture.growing is None:
+            d_state = self._state("d_state", d_state, len(inputs))
+        elif d_state is not None:
+            raise ValueError(f"d_state must be None: the state of a {self._config.name} gets no gradient")
         nll, grads, state, d_state = self._engine.loss_and_grads(inputs, targets, state, d_state, float(scale))
         return LossAndGrads(float(nll.mean(dtype=np.float64)), nll, grads, state, d_state)
 
@@ -168,7 +206,7 @@ class BoundModel:
         state = self._state("state", state, len(inputs))
         return Forward(*self._engine.forward(inputs, state))
 
-    def step(self, tokens, state=None) -> tuple[np.ndarray, State]:
+    def step(self, tokens, state=None) -> tuple[np.ndarray, Any]:
         """One token for each sequence: tokens (B), state -> logits (B, V) of the next token, state."""
         tokens = self._tokens("tokens", tokens, ("B",))
         state = self._state("state", state, len(tokens))
@@ -176,6 +214,7 @@ class BoundModel:
 
     def decode(self, hidden) -> np.ndarray:
         """Logits (..., V) that the decoder makes of hidden (..., D), a predicted state or anything in its place."""
+        self._require_a_gpn("decode")
         hidden, D = np.asarray(hidden), self._config.d_state
         if hidden.dtype.kind != "f" or hidden.shape[-1:] != (D,) or not np.isfinite(hidden).all():
             raise ValueError(f"hidden must hold finite numbers, (..., {D}); it is {hidden.dtype} {hidden.shape}")
@@ -186,6 +225,7 @@ class BoundModel:
 
         `keep` names the arrays to return, all by default; `interventions` says what to change on the way.
         """
+        self._require_a_gpn("trace")
         inputs = self._tokens("inputs", inputs, ("B", "T"))
         state = self._state("state", state, len(inputs))
         for name in keep:
@@ -197,6 +237,10 @@ class BoundModel:
     def in_training(self, train_config: TrainConfig) -> tuple[dict[str, np.ndarray], AdamW]:
         """The parameters themselves, not a copy, and an optimizer for them: for a learner, which changes both."""
         return self._engine.params, self._engine.AdamW(self._engine.params, train_config)
+
+    def _require_a_gpn(self, what):
+        if not isinstance(self._config, ModelConfig):
+            raise ValueError(f"{what} looks inside a GPN; this model is a {self._config.name}")
 
     def _tokens(self, name, tokens, axes):
         wanted = f"({', '.join(axes)})"
@@ -215,24 +259,32 @@ class BoundModel:
         return tokens
 
     def _state(self, name, state, batch_size):
-        zero = gpn.initial_state(self._config, batch_size, self._dtype)
+        zero = self._architecture.initial_state(self._config, batch_size, self._dtype)
         if state is None:
             return zero
-        if not isinstance(state, State):
-            raise ValueError(f"{name} is a {type(state).__name__}; it must be a State or None")
+        if not isinstance(state, type(zero)):
+            raise ValueError(f"{name} is a {type(state).__name__}; it must be a {type(zero).__name__} or None")
         arrays = []
-        for field, value, wanted in zip(State._fields, state, zero, strict=True):
+        for field, value, start in zip(zero._fields, state, zero, strict=True):
             kind = getattr(value, "dtype", None)
             if kind not in (np.float32, np.float64):
                 kind = kind or type(value).__name__
                 raise ValueError(f"{name}.{field} is {kind}; it must be a float32 or float64 array")
-            if value.shape != wanted.shape:
-                raise ValueError(f"{name}.{field} has shape {value.shape}; it must be {wanted.shape}")
+            wanted = self._grown(start.shape, np.shape(state[0]))
+            if value.shape != wanted:
+                raise ValueError(f"{name}.{field} has shape {value.shape}; it must be {wanted}")
             with np.errstate(over="ignore"):  # what float32 can't hold is told below
                 arrays.append(np.asarray(value, self._dtype))
             if not np.isfinite(arrays[-1]).all():
                 raise ValueError(f"{name}.{field} has entries that are not finite in {self._dtype}")
-        return State(*arrays)
+        return type(zero)(*arrays)
+
+    def _grown(self, shape, first):
+        """The shape that a part of the state must have, when its first part has the shape `first`."""
+        axis = self._architecture.growing
+        if axis is None or len(first) != len(shape):
+            return shape
+        return (*shape[:axis], first[axis], *shape[axis + 1 :])
 
     def _interventions(self, given, batch_size):
         if not isinstance(given, Interventions | None):

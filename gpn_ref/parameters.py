@@ -4,7 +4,7 @@ from math import prod
 
 import numpy as np
 
-from gpn_ref.config import ModelConfig, require_integer
+from gpn_ref.config import GDNConfig, ModelConfig, TransformerConfig, require_integer
 from gpn_ref.random_state import generator
 
 
@@ -41,11 +41,8 @@ def step_size(rng, shape):
     return step + np.log(-np.expm1(-step))
 
 
-def parameter_table(config: ModelConfig) -> dict[str, tuple]:
-    """Name -> (shape, initial values) of every parameter, in the order in which the model uses them.
-
-    Initial values are those of the published implementation: the gates start at 1/2 and the FFN silent.
-    """
+def gpn_table(config: ModelConfig):
+    """Initial values are those of the published implementation: the gates start at 1/2 and the FFN silent."""
     V, D, E, F = config.vocab_size, config.d_state, config.d_emb, config.d_ffn
     H, HK, HU = config.n_heads, config.n_heads * config.d_key, config.n_heads * config.d_value
     table = {
@@ -92,20 +89,74 @@ def parameter_table(config: ModelConfig) -> dict[str, tuple]:
     return table
 
 
-def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def transformer_table(config: TransformerConfig):
+    V, d = config.vocab_size, config.d_model
+    table = {"embedding.weight": ((V, d), small)}
+    for i in range(config.n_layers):
+        table[f"layers.{i}.attention.norm.weight"] = ((d,), ones)
+        table |= {f"layers.{i}.attention.{name}.weight": ((d, d), small) for name in ("query", "key", "value", "out")}
+        table |= ffn_table(f"layers.{i}.ffn", d, config.d_ffn)
+    return table | {"norm.weight": ((d,), ones)}
+
+
+def gdn_table(config: GDNConfig):
+    V, d, H, W = config.vocab_size, config.d_model, config.n_heads, config.conv_width
+    HK, U, HU = H * config.d_key, config.d_value, H * config.d_value
+    table = {"embedding.weight": ((V, d), small)}
+    for i in range(config.n_layers):
+        mixer = f"layers.{i}.mixer"
+        table |= {
+            f"{mixer}.norm.weight": ((d,), ones),
+            f"{mixer}.query.weight": ((HK, d), small),
+            f"{mixer}.key.weight": ((HK, d), small),
+            f"{mixer}.value.weight": ((HU, d), small),
+            f"{mixer}.query_conv.weight": ((HK, W), small),
+            f"{mixer}.key_conv.weight": ((HK, W), small),
+            f"{mixer}.value_conv.weight": ((HU, W), small),
+            f"{mixer}.beta.weight": ((H, d), small),
+            f"{mixer}.decay.weight": ((H, d), small),
+            f"{mixer}.decay.bias": ((H,), step_size),
+            f"{mixer}.log_rate": ((H,), log_rate),
+            f"{mixer}.gate.weight": ((HU, d), small),
+            f"{mixer}.out_norm.weight": ((U,), ones),
+            f"{mixer}.out.weight": ((d, HU), small),
+        }
+        table |= ffn_table(f"layers.{i}.ffn", d, config.d_ffn)
+    return table | {"norm.weight": ((d,), ones), "head.weight": ((V, d), small)}
+
+
+def ffn_table(prefix, d, F):
+    return {
+        f"{prefix}.norm.weight": ((d,), ones),
+        f"{prefix}.gate.weight": ((F, d), small),
+        f"{prefix}.value.weight": ((F, d), small),
+        f"{prefix}.out.weight": ((d, F), small),
+    }
+
+
+TABLES = {ModelConfig: gpn_table, TransformerConfig: transformer_table, GDNConfig: gdn_table}
+
+
+def parameter_table(config) -> dict[str, tuple]:
+    """Name -> (shape, initial values) of every parameter, in the order in which the model uses them."""
+    return TABLES[type(config)](config)
+
+
+def parameter_shapes(config) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every parameter."""
     return {name: shape for name, (shape, _) in parameter_table(config).items()}
 
 
-def count_params(config: ModelConfig) -> int:
-    """Number of parameters; the embedding, shared by both ends, counts once."""
+def count_params(config) -> int:
+    """Number of parameters; an embedding that is shared by both ends counts once."""
     return sum(prod(shape) for shape in parameter_shapes(config).values())
 
 
-def init_params(config: ModelConfig, seed: int = 0, dtype=np.float32) -> dict[str, np.ndarray]:
+def init_params(config, seed: int = 0, dtype=np.float32) -> dict[str, np.ndarray]:
     """A new model's parameters: name -> array. The same seed gives the same values."""
-    if not isinstance(config, ModelConfig):
-        raise ValueError(f"config is a {type(config).__name__}; it must be a ModelConfig")
+    if type(config) not in TABLES:
+        known = ", ".join(kind.__name__ for kind in TABLES)
+        raise ValueError(f"config is a {type(config).__name__}; it must be one of {known}")
     if dtype not in (np.float32, np.float64):
         raise ValueError(f"dtype is {dtype!r}; it must be float32 or float64")
     rng = generator(require_integer("seed", seed, at_least=0), "initial values")
@@ -117,7 +168,7 @@ def is_decayed(name: str, shape: tuple[int, ...]) -> bool:
     return name.endswith(".weight") and not name.endswith("_conv.weight") and len(shape) == 2
 
 
-def check_params(params: dict[str, np.ndarray], config: ModelConfig) -> None:
+def check_params(params: dict[str, np.ndarray], config) -> None:
     """A missing, extra, misshapen or non-finite parameter, or mixed types, is a ValueError that names it."""
     if not isinstance(params, dict):
         raise ValueError(f"params is a {type(params).__name__}; it must be a dict of names and arrays")

@@ -23,15 +23,10 @@ from gpn_ref.files import atomic_write
 from gpn_ref.measures import perplexity
 from gpn_ref.model import BACKENDS
 from gpn_ref.parameters import count_params
+from gpn_ref.sizes import MODELS, choose_model
 from gpn_ref.text.tokenizer import format_ranks, ranks_of
 from gpn_ref.text.trigram import Trigram
-from gpn_ref.training.experiment import (
-    LIMITS,
-    choose_model,
-    model_name,
-    new_experiment,
-    restore_experiment,
-)
+from gpn_ref.training.experiment import LIMITS, new_experiment, restore_experiment
 from gpn_ref.training.figure import draw_losses
 from gpn_ref.training.interrupts import Interrupts
 from gpn_ref.training.run_directory import InUse, RunDirectory, require_free
@@ -70,7 +65,8 @@ def parser():
     add_integer("recall-n-values", "recall: different values; chance is 1 / N")
     add_integer("recall-n-fillers", "recall: different symbols between pairs and questions")
     add_integer("recall-gaps", "recall: tokens between pairs and questions, mixed", nargs="+")
-    add_one_of("model", ["gpn", "gpn+m"], "NAME", "gpn+m: with a memory (default); gpn: as large, without")
+    text = "gpn+m: with a memory (default); as large: gpn, without one, and the baselines transformer and gdn"
+    add_one_of("model", list(MODELS), "NAME", text)
     add_one_of("preset", list(PRESETS), "NAME", f"sizes: {', '.join(PRESETS)}")
     add_integer("layers", "layers (default: the preset's)")
     add_integer("steps", "optimizer steps")
@@ -192,7 +188,7 @@ def require_sensible(given):
 def fresh_names(experiment):
     """runs/stories-gpn+m, runs/stories-gpn+m-2, ..."""
     name = "".join(c if c.isalnum() or c in "-_." else "-" for c in experiment.corpus["name"])
-    name = f"{name}-{model_name(experiment.model_config)}"
+    name = f"{name}-{experiment.model_config.name}"
     return (Path("runs") / (name if i == 1 else f"{name}-{i}") for i in count(1))
 
 
@@ -200,13 +196,10 @@ def announce(trainer):
     """Say what is about to be trained, on what, for how long."""
     experiment, choices = trainer.experiment, trainer.experiment.choices
     model, training = experiment.model_config, experiment.train_config
-    memory = f", {model.n_heads} heads of {model.d_key} × {model.d_value}" if model.n_heads else ", no memory"
-    lines = experiment.task.describe() | {
-        "model": f"{model_name(model)}: D {model.d_state}, E {model.d_emb}, F {model.d_ffn}{memory}, "
-        f"{model.n_layers} layer{'s' * (model.n_layers > 1)}; {count_params(model):,} parameters",
-    }
-    if not model.n_heads and PRESETS[choices["preset"]].n_heads:
-        with_memory = choose_model(choices["preset"], "gpn+m", choices["layers"], model.vocab_size)
+    lines = experiment.task.describe() | {"model": f"{model.name}: {model.sizes()}; {count_params(model):,} parameters"}
+    if model.name != "gpn+m" and PRESETS[choices["preset"]].n_heads:
+        layers = choices["layers"] if model.name == "gpn" else None
+        with_memory = choose_model(choices["preset"], "gpn+m", layers, model.vocab_size)
         lines["compare"] = f"gpn+m of this preset has {count_params(with_memory):,} parameters"
     lines["training"] = (
         f"{training.steps} steps of {experiment.task.batch_size(training)}, "
@@ -254,7 +247,7 @@ def measure_baselines(experiment):
 def report(trainer, baselines):
     """Print and keep what the finished run came to."""
     run, experiment = trainer.run, trainer.experiment
-    name = model_name(experiment.model_config)
+    name = experiment.model_config.name
     bound = experiment.model.bind(trainer.learner.params())
     last = run.metrics()[-1]
     answers = experiment.task.questions(bound)
@@ -275,7 +268,7 @@ def report(trainer, baselines):
             "by_distance": answers.by_distance(),
         }
         print_answers(answers)
-        if experiment.model_config.n_heads:
+        if name == "gpn+m":
             corpus = experiment.corpus["name"]
             print(f"    to see what the memory does, train without it: {PROG} --corpus {corpus} --model gpn")
     with atomic_write(run.results_path) as file:

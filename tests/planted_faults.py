@@ -1,9 +1,9 @@
 # ruff: noqa: E501 (a line of the source stands whole)
 """Faults planted into the source, to see that the checks have teeth: file, function, its exact line, the replacement.
 
-The first table is caught by the gradient check alone: the backward no longer undoes its forward. The second is caught
-by the golden numbers alone: forward and backward may agree, but the model is not the paper's. The third is of the
-compiled path, and is caught by its equality with the reference alone.
+The first table is caught by the gradient check alone: the backward no longer undoes its forward. So is the table of the
+baselines. FORWARD is caught by the golden numbers alone: forward and backward may agree, but the model is not the
+paper's. FAST is of the compiled path, and is caught by its equality with the reference alone.
 """
 
 BACKWARD = [
@@ -69,16 +69,16 @@ BACKWARD = [
     ("memory", "delta_backward", "d_memory += outer(key, d_recalled)", "pass"),
     ("memory", "delta_backward", 'd_key += np.einsum("bhku,bhu->bhk", memory, d_recalled)', "pass"),
     ("memory", "decay_backward", "d_log_decay = d_decay * np.exp(cache.log_decay)", "d_log_decay = d_decay"),
-    ("memory", "decay_backward", 'grads["write.log_rate"] += np.sum(d_log_decay * cache.log_decay, axis=0)',
-     'grads["write.log_rate"] -= np.sum(d_log_decay * cache.log_decay, axis=0)'),
+    ("memory", "decay_backward", 'grads[f"{prefix}.log_rate"] += np.sum(d_log_decay * cache.log_decay, axis=0)',
+     'grads[f"{prefix}.log_rate"] -= np.sum(d_log_decay * cache.log_decay, axis=0)'),
     ("memory", "decay_backward", "d_pre = -d_log_decay * cache.rate * sigmoid(cache.pre)",
      "d_pre = -d_log_decay * sigmoid(cache.pre)"),
     ("memory", "decay_backward", "d_pre = -d_log_decay * cache.rate * sigmoid(cache.pre)",
      "d_pre = -d_log_decay * cache.rate"),
     ("memory", "write_backward", "d_x, d_weight = linear_backward(d_beta * beta * (1 - beta), cache.beta)",
      "d_x, d_weight = linear_backward(d_beta * beta, cache.beta)"),
-    ("memory", "write_backward", "d_normed = decay_backward(d_decay, cache.decay, grads)",
-     "d_normed = 0 * decay_backward(d_decay, cache.decay, grads)"),
+    ("memory", "write_backward", 'd_normed = decay_backward(d_decay, cache.decay, "write", grads)',
+     'd_normed = 0 * decay_backward(d_decay, cache.decay, "write", grads)'),
     ("memory", "write_backward", "d_previous, d_scale = rms_norm_backward(d_normed, cache.key_norm)",
      "d_previous, d_scale = rms_norm_backward(d_normed, cache.norm)"),
     ("memory", "write_backward", "return d_previous, d_grounded, d_memory", "return d_grounded, d_previous, d_memory"),
@@ -114,6 +114,43 @@ BACKWARD = [
     ("gpn", "window_backward", "for t in reversed(range(len(cache.steps))):", "for t in range(len(cache.steps)):"),
     ("gpn", "loss_and_grads", "d_nll = np.full_like(nll, scale / nll.size)", "d_nll = np.full_like(nll, scale / len(nll))"),
 ]  # fmt: skip
+
+BASELINES = [
+    ("transformer", "mix_backward", "d_value = weights.swapaxes(-1, -2) @ d_mixed", "d_value = 0 * value"),
+    ("transformer", "mix_backward",
+     "d_scores = weights * (d_weights - np.sum(d_weights * weights, axis=-1, keepdims=True))",
+     "d_scores = weights * d_weights"),
+    ("transformer", "mix_backward", "d_scores *= query.shape[3] ** -0.5", "pass"),
+    ("transformer", "mix_backward", "return d_scores @ key, d_scores.swapaxes(-1, -2) @ query, d_value",
+     "return d_scores @ key, -d_scores.swapaxes(-1, -2) @ query, d_value"),
+    ("transformer", "attention_backward", '"query": rotate(d_query, S - T, -1),', '"query": rotate(d_query, S - T, 1),'),
+    ("transformer", "attention_backward", '"key": rotate(d_key[:, :, S - T :], S - T, -1),',
+     '"key": rotate(d_key[:, :, S - T :], 0, -1),'),
+    ("transformer", "attention_backward", "d_normed = d_normed + d_through", "d_normed = d_through"),
+    ("transformer", "window_backward", 'd_x = d_x + ffn_backward(d_x, cache.ffn[i], f"layers.{i}.ffn", grads)',
+     'd_x = ffn_backward(d_x, cache.ffn[i], f"layers.{i}.ffn", grads)'),
+    ("transformer", "window_backward", 'grads["embedding.weight"] += d_tied', "pass"),
+    ("gated_deltanet", "conv_backward", "d_x[:, w : w + T] += weight[:, w] * d_convolved",
+     "d_x[:, w : w + T] += weight[:, -w - 1] * d_convolved"),
+    ("gated_deltanet", "conv_backward", "d_convolved, _ = swiglu_backward(d_y, cache.silu)", "d_convolved = d_y"),
+    ("gated_deltanet", "conv_backward", 'd_weight[:, w] = np.einsum("btc,btc->c", d_convolved, x[:, w : w + T])',
+     'd_weight[:, w] = np.einsum("btc,btc->c", d_convolved, x[:, :T])'),
+    ("gated_deltanet", "memory_backward", "d_memory = d_memory + outer(query, d_out[:, t])", "d_memory = outer(query, d_out[:, t])"),
+    ("gated_deltanet", "memory_backward", 'd_query = np.einsum("bhku,bhu->bhk", memory, d_out[:, t])',
+     'd_query = np.einsum("bhku,bhu->bhk", cache.memory, d_out[:, t])'),
+    ("gated_deltanet", "memory_backward", "d_memory, *d_written = delta_backward(d_memory, cache, decay_first=True)",
+     "d_memory, *d_written = delta_backward(d_memory, cache, decay_first=False)"),
+    ("gated_deltanet", "mixer_backward", "d_query = l2_norm_backward(d_query * K**-0.5, cache.query)",
+     "d_query = l2_norm_backward(d_query, cache.query)"),
+    ("gated_deltanet", "mixer_backward", "d_key = l2_norm_backward(d_key, cache.key)", "d_key = d_key * cache.key.inverse_norm"),
+    ("gated_deltanet", "mixer_backward", "d_joint[:, T:] += d_recent", "pass"),
+    ("gated_deltanet", "mixer_backward",
+     'd_normed += linear_back("beta", d_beta * cache.beta * (1 - cache.beta), cache.beta_linear)',
+     'd_normed += linear_back("beta", d_beta * cache.beta, cache.beta_linear)'),
+    ("gated_deltanet", "mixer_backward", "d_normed += linear_back(name, d_y, linear_cache)", "d_normed -= linear_back(name, d_y, linear_cache)"),
+    ("gated_deltanet", "window_backward", "d_x = d_x + d_through", "d_x = d_through"),
+    ("gated_deltanet", "window_backward", 'grads["head.weight"] += d_head', 'grads["head.weight"] += 0.99 * d_head'),
+]
 
 FORWARD = [
     ("ops", "rms_norm_forward",

@@ -6,7 +6,15 @@ import json
 import numpy as np
 import pytest
 
-from gpn_ref.config import PRESETS, ModelConfig, TrainConfig, config_from_dict, config_to_dict
+from gpn_ref.config import (
+    PAPER_BASELINES,
+    PRESETS,
+    ModelConfig,
+    TrainConfig,
+    config_from_dict,
+    config_to_dict,
+    model_config_from_dict,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,9 +55,35 @@ def test_bad_training(changes, message):
         TrainConfig(**changes)
 
 
-@pytest.mark.parametrize("config", [*PRESETS.values(), TrainConfig(learning_rate=1e-3)])
+@pytest.mark.parametrize("config", [*PRESETS.values(), *PAPER_BASELINES.values()])
 def test_json_round_trip(config):
-    assert config_from_dict(type(config), json.loads(json.dumps(config_to_dict(config)))) == config
+    assert model_config_from_dict(json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+def test_json_round_trip_of_training():
+    config = TrainConfig(learning_rate=1e-3)
+    assert config_from_dict(TrainConfig, json.loads(json.dumps(config_to_dict(config)))) == config
+
+
+def test_a_file_from_before_there_were_baselines_is_of_a_gpn():
+    values = config_to_dict(PRESETS["nano"])
+    assert values.pop("architecture") == "gpn"
+    assert model_config_from_dict(values) == PRESETS["nano"]
+
+
+@pytest.mark.parametrize("values", [[], {"architecture": "rnn"}, {"architecture": ["gpn"]}, {"architecture": "gdn"}])
+def test_what_is_no_models_configuration_is_named(values):
+    message = "architecture is|must be an object|missing 7 required"
+    with pytest.raises(ValueError, match=message):
+        model_config_from_dict(values)
+
+
+def test_names_and_sizes_in_words():
+    assert [PRESETS[name].name for name in ("mini", "paper-gpn")] == ["gpn+m", "gpn"]
+    assert PRESETS["mini"].sizes() == "D 128, E 64, F 344, 8 heads of 32 × 32, 1 layer"
+    assert PRESETS["paper-gpn"].sizes() == "D 3184, E 768, F 8384, no memory, 1 layer"
+    assert PAPER_BASELINES["transformer"].sizes() == "d 768, F 2752, 12 heads of 64, 12 layers"
+    assert PAPER_BASELINES["gdn"].sizes() == "d 768, F 1408, 6 heads of 128 × 256, 10 layers"
 
 
 def test_numpy_integers_are_whole_numbers():

@@ -14,9 +14,13 @@ from gpn_ref.reference import gpn
 def test_every_entry_of_every_parameter_and_of_the_state(name):
     config = gradcheck.CONFIGS[name]
     rows = {row.name: row for row in gradcheck.check(config).rows}
-    shapes = parameter_shapes(config) | {"state.predicted": (2, 6)}
-    if config.n_heads:
+    shapes = parameter_shapes(config)
+    if name.startswith("GPN"):
+        shapes |= {"state.predicted": (2, 6)}
+    if name.startswith("GPN+M"):
         shapes |= {"state.grounded": (2, 6), "state.memory": (2, 2, 4, 5)}
+    if name.startswith("GDN"):
+        shapes |= {"state.memory": (2, 2, 2, 4, 5), "state.recent": (2, 2, 3, 26)}
     assert {name: row.checked for name, row in rows.items()} == {name: prod(shape) for name, shape in shapes.items()}
     for row in rows.values():
         assert row.error <= 1e-6 and row.largest > 0 and row.passed, row
@@ -36,7 +40,7 @@ def test_the_command_reports_and_exits(capsys, monkeypatch):
     assert gradcheck.main(["--directions", "1"]) == 0
     out, err = capsys.readouterr()
     assert "48 of 48 gradients agree" in out and err == ""  # no terminal, no bars
-    monkeypatch.setattr(gradcheck.gpn, "loss_and_grads", halve_one(gpn.loss_and_grads))
+    monkeypatch.setattr(gpn, "loss_and_grads", halve_one(gpn.loss_and_grads))
     assert gradcheck.main(["--directions", "1"]) == 1
     out = capsys.readouterr().out
     assert "46 of 48 gradients agree" in out and out.count("WRONG") == 2

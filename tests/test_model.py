@@ -93,11 +93,11 @@ def spoiled(value):
         (lambda b: load_model(CONFIG).bind(None), "params is a NoneType; it must be a dict"),
         (lambda b: load_model(CONFIG).initial_state(0), "batch_size is 0; it must be a whole number, 1 or more"),
         (lambda b: load_model(CONFIG).initial_state(1, int), "dtype is <class 'int'>; it must be float32 or float64"),
-        (lambda b: init_params("nano"), "config is a str; it must be a ModelConfig"),
+        (lambda b: init_params("nano"), "config is a str; it must be one of ModelConfig, TransformerConfig, GDNConfig"),
         (lambda b: init_params(CONFIG, seed=-1), "seed is -1; it must be a whole number, 0 or more"),
         (lambda b: init_params(CONFIG, dtype=np.float16), "it must be float32 or float64"),
         (lambda b: load_model(CONFIG, backend="tpu"), "unknown backend 'tpu'; it must be one of numpy, numba"),
-        (lambda b: load_model({"d_state": 3}), "config is a dict; it must be a ModelConfig"),
+        (lambda b: load_model({"d_state": 3}), "config is a dict; it must be one of ModelConfig, Transf"),
         (lambda b: load_model(CONFIG).bind({}), "parameter 'embedding.weight' is missing"),
     ],
 )

@@ -102,9 +102,10 @@ MAY_IMPORT = {
     "parameters": {"config", "random_state"},
     "reference": {"config", "parameters", "reference"},
     "fast": {"config", "parameters", "reference", "fast", "training.optimizer", "cli"},
+    "baselines": {"config", "parameters", "reference", "fast", "training.optimizer", "baselines"},
 }
-BACKENDS = {"reference", "fast"}
-MAY_IMPORT_BACKENDS = {"model", "gradcheck"} | BACKENDS  # gradcheck looks for the kinks inside
+BACKENDS = {"reference", "fast", "baselines"}
+MAY_IMPORT_BACKENDS = {"model"} | BACKENDS
 
 
 def room(name):

@@ -15,9 +15,10 @@ from gpn_ref import PRESETS, train_tiny
 from gpn_ref.config import DEFAULTS
 from gpn_ref.files import named
 from gpn_ref.parameters import count_params
+from gpn_ref.sizes import choose_model
 from gpn_ref.text.tokenizer import encode
 from gpn_ref.training.checkpoint import read_checkpoint
-from gpn_ref.training.experiment import LIMITS, choose_model
+from gpn_ref.training.experiment import LIMITS
 from gpn_ref.training.run_directory import RunDirectory
 
 NANO = ["--preset", "nano", "--steps", 8, "--batch-size", 4, "--window", 12, "--warmup-steps", 2, "--evaluate-every", 4]

@@ -117,25 +117,25 @@ class DecayCache(NamedTuple):
     log_decay: np.ndarray  # (B, H)
 
 
-def decay_forward(params, x):
+def decay_forward(params, prefix, x):
     """Eq. 9: decay = exp(log_decay), log_decay = -exp(log_rate) ⊙ softplus(W_a x + b_a).  x (B, D) -> decay (B, H)."""
-    pre, linear_cache = linear_forward(x, params["write.decay.weight"])
-    pre = pre + params["write.decay.bias"]  # (B, H)
-    rate = np.exp(params["write.log_rate"])  # (H)
+    pre, linear_cache = linear_forward(x, params[f"{prefix}.decay.weight"])
+    pre = pre + params[f"{prefix}.decay.bias"]  # (B, H)
+    rate = np.exp(params[f"{prefix}.log_rate"])  # (H)
     log_decay = -rate * np.logaddexp(0, pre)  # (B, H); softplus(x) = log(1 + exp(x))
     return np.exp(log_decay), DecayCache(linear_cache, pre, rate, log_decay)
 
 
-def decay_backward(d_decay, cache, grads):
-    """d_decay (B, H) -> d_x (B, D); adds the gradients of write.decay.* and write.log_rate to `grads`."""
+def decay_backward(d_decay, cache, prefix, grads):
+    """d_decay (B, H) -> d_x (B, D); adds the gradients of prefix.decay.* and prefix.log_rate to `grads`."""
     # decay = exp(log_decay), and log_decay is proportional to exp(log_rate)
     d_log_decay = d_decay * np.exp(cache.log_decay)
-    grads["write.log_rate"] += np.sum(d_log_decay * cache.log_decay, axis=0)
+    grads[f"{prefix}.log_rate"] += np.sum(d_log_decay * cache.log_decay, axis=0)
     # log_decay = -rate * softplus(pre), and softplus' = sigmoid
     d_pre = -d_log_decay * cache.rate * sigmoid(cache.pre)
     d_x, d_weight = linear_backward(d_pre, cache.linear)
-    grads["write.decay.weight"] += d_weight
-    grads["write.decay.bias"] += bias_backward(d_pre)
+    grads[f"{prefix}.decay.weight"] += d_weight
+    grads[f"{prefix}.decay.bias"] += bias_backward(d_pre)
     return d_x
 
 
@@ -164,7 +164,7 @@ def write_forward(params, config, previous, grounded, memory):
     normed, norm_cache = rms_norm_forward(grounded, scale)  # (B, D)
     value, value_cache = linear_forward(normed, params["write.value.weight"])  # (B, H·U)
     pre_beta, beta_cache = linear_forward(normed, params["write.beta.weight"])  # (B, H)
-    decay, decay_cache = decay_forward(params, normed)  # (B, H)
+    decay, decay_cache = decay_forward(params, "write", normed)  # (B, H)
     value, beta = value.reshape(len(value), H, -1), sigmoid(pre_beta)  # (B, H, U), (B, H)
     memory, delta_cache = delta_forward(memory, key, value, beta, decay, config.decay_first)
     return memory, WriteCache(key_norm_cache, key_cache, norm_cache, value_cache, beta_cache, decay_cache, delta_cache)
@@ -178,7 +178,7 @@ def write_backward(d_memory, cache, config, grads):
     d_memory, d_key, d_value, d_beta, d_decay = delta_backward(d_memory, cache.delta, config.decay_first)
 
     # value, β and decay come from the grounded state
-    d_normed = decay_backward(d_decay, cache.decay, grads)
+    d_normed = decay_backward(d_decay, cache.decay, "write", grads)
     beta = cache.delta.beta
     d_x, d_weight = linear_backward(d_beta * beta * (1 - beta), cache.beta)
     d_normed += d_x

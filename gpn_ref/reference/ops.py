@@ -72,9 +72,9 @@ class L2NormCache(NamedTuple):
     inverse_norm: np.ndarray  # (..., 1)
 
 
-def l2_norm_forward(x):
+def l2_norm_forward(x, epsilon=L2_EPSILON):
     """y = x / sqrt(sum(x²) + 1e-12), a vector of length 1 (or 0 from 0).  x (..., n) -> y (..., n)."""
-    inverse_norm = 1 / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + L2_EPSILON)  # (..., 1)
+    inverse_norm = 1 / np.sqrt(np.sum(x * x, axis=-1, keepdims=True) + epsilon)  # (..., 1)
     y = x * inverse_norm
     return y, L2NormCache(y, inverse_norm)
 

@@ -9,12 +9,13 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from safetensors import SafetensorError
 
-from gpn_ref.config import ModelConfig, TrainConfig, config_from_dict, config_to_dict, require_integer
+from gpn_ref.config import TrainConfig, config_from_dict, config_to_dict, model_config_from_dict, require_integer
 from gpn_ref.files import atomic_write
 from gpn_ref.parameters import check_params
 from gpn_ref.text.tokenizer import encoding_from_ranks, parse_ranks
@@ -29,7 +30,7 @@ class Checkpoint:
 
     step: int
     tokens: int  # trained on so far
-    model_config: ModelConfig
+    model_config: Any  # a ModelConfig, or that of a baseline
     train_config: TrainConfig
     backend: str  # "numpy", ...
     corpus: dict  # name, files, and a checksum of the tokens
@@ -79,7 +80,7 @@ def read_checkpoint(path):
             for name, text in texts.items()
             if name not in ("format", "version", "sha256")
         }
-        fields["model_config"] = config_from_dict(ModelConfig, fields["model_config"])
+        fields["model_config"] = model_config_from_dict(fields["model_config"])
         fields["train_config"] = config_from_dict(TrainConfig, fields["train_config"])
         for kind, group in (("param/", "params"), ("optimizer/", "optimizer")):
             fields[group] = {name.removeprefix(kind): tensors[name] for name in tensors if name.startswith(kind)}

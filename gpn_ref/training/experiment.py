@@ -1,6 +1,6 @@
 """From choices to all that a run is made of. The same choices give the same run, to the bit."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,15 @@ from gpn_ref.config import (
     PRESETS,
     ModelConfig,
     TrainConfig,
+    architecture,
     config_from_dict,
     config_to_dict,
+    model_config_from_dict,
     require_integer,
 )
 from gpn_ref.measures import Validation
 from gpn_ref.model import BACKENDS, default_backend, load_model
-from gpn_ref.parameters import count_params
+from gpn_ref.sizes import choose_model
 from gpn_ref.text.recall import RecallConfig
 from gpn_ref.text.tokenizer import SMALLEST_VOCAB, load_tokenizer
 from gpn_ref.training.tasks import NAMES as TASKS
@@ -86,7 +88,7 @@ def new_experiment(choices):
     model_config = choose_model(choices["preset"], choices["model"], choices["layers"], task.encoding.n_vocab)
     choices["corpus"] = None if files else name
     corpus = {"name": name, "files": files, "checksum": task.checksum()}
-    choices |= {"model": model_name(model_config), "layers": model_config.n_layers}
+    choices |= {"model": model_config.name, "layers": model_config.n_layers}
     choices["backend"] = choices["backend"] or default_backend()
     return _assemble(choices, model_config, train_config, corpus, task)
 
@@ -115,17 +117,19 @@ def _read_config(config):
     _require_fields("it", config, ("choices", "model", "training", "corpus"))
     choices, model, training, corpus = (config[part] for part in ("choices", "model", "training", "corpus"))
     _require_fields("choices", choices, DEFAULTS)
-    _require_fields("model", model, [field.name for field in fields(ModelConfig)])
+    model = {"architecture": "gpn"} | model if isinstance(model, dict) else model  # files of old do not name it
+    kind = architecture(model) if isinstance(model, dict) else ModelConfig
+    _require_fields("model", model, ["architecture", *(field.name for field in fields(kind))])
     _require_fields("training", training, [field.name for field in fields(TrainConfig)])
     _require_fields("corpus", corpus, ("name", "files", "checksum"))
     for part in (model, training, choices):
         for name, value in part.items():
             _require_in_limits(name, value, required=part is choices and name in LIMITS)
-    model_config, train_config = config_from_dict(ModelConfig, model), config_from_dict(TrainConfig, training)
+    model_config, train_config = model_config_from_dict(model), config_from_dict(TrainConfig, training)
     names = {"preset": list(PRESETS), "backend": list(BACKENDS)} | (
         {"corpus": TASKS} if choices["corpus"] is not None else {}
     )
-    same = {"text": corpus["files"], "layers": model_config.n_layers, "model": model_name(model_config)}
+    same = {"text": corpus["files"], "layers": model_config.n_layers, "model": model_config.name}
     same |= {name: value for name, value in training.items() if name in choices}
     for name, known in names.items():
         if choices[name] not in known:
@@ -184,24 +188,3 @@ def _assemble(choices, model_config, train_config, corpus, task):
         batches=task.batches(train_config),
         validation=task.validation(train_config),
     )
-
-
-def choose_model(preset, model, layers, vocab_size):
-    """The preset's configuration with the tokenizer's vocabulary, `layers` layers, and with or without a memory."""
-    config = replace(PRESETS[preset], vocab_size=vocab_size)
-    if layers:
-        config = replace(config, n_layers=layers)
-    if model == "gpn+m" and not config.n_heads:
-        raise ValueError(f"the preset {preset} has no memory; choose another one for the model gpn+m")
-    return without_memory(config) if model == "gpn" and config.n_heads else config
-
-
-def without_memory(config):
-    """The GPN with as nearly as possible as many parameters: a wider FFN gets what the memory had."""
-    bare = replace(config, n_heads=0, d_key=0, d_value=0)
-    unit = count_params(replace(bare, d_ffn=config.d_ffn + 1)) - count_params(bare)
-    return replace(bare, d_ffn=config.d_ffn + round((count_params(config) - count_params(bare)) / unit))
-
-
-def model_name(config):
-    return "gpn+m" if config.n_heads else "gpn"

@@ -7,14 +7,14 @@ import pytest
 from reference.test_golden import group, load_case
 from strategies import largest_difference
 
-from gpn_ref.config import TrainConfig
-from gpn_ref.model import ENGINES, load_model
+from gpn_ref.config import ModelConfig, TrainConfig
+from gpn_ref.model import ARCHITECTURES, load_model
 from gpn_ref.training.optimizer import learning_rate_at
 
 
 @pytest.fixture
 def new_optimizer(backend):
-    return ENGINES[backend]().AdamW
+    return ARCHITECTURES[ModelConfig].engines[backend]().AdamW
 
 
 def test_ten_golden_steps(backend):

@@ -1,0 +1,60 @@
+"""Which model: a preset, or another one as large, with the same vocabulary and as nearly as possible its parameters."""
+
+from dataclasses import replace
+
+from gpn_ref.config import PRESETS, GDNConfig, TransformerConfig
+from gpn_ref.parameters import count_params
+
+LAYERS = {"transformer": 12, "gdn": 10}  # the paper's
+MODELS = ("gpn+m", "gpn", *LAYERS)
+N_HEADS = 4
+STEP = 2 * N_HEADS  # of the width: rotary positions take the entries of a head in pairs
+
+
+def choose_model(preset, model, layers, vocab_size):
+    """The preset's configuration with the tokenizer's vocabulary and `layers` layers (None: as the model has them).
+
+    `model` is one of MODELS, all of them as large as the preset; None is the preset itself.
+    """
+    config = replace(PRESETS[preset], vocab_size=vocab_size)
+    if model in LAYERS:
+        return baseline_like(model, config, layers)
+    if layers:
+        config = replace(config, n_layers=layers)
+    if model == "gpn+m" and not config.n_heads:
+        raise ValueError(f"the preset {preset} has no memory; choose another one for the model gpn+m")
+    return without_memory(config) if model == "gpn" and config.n_heads else config
+
+
+def without_memory(config):
+    """The GPN with as nearly as possible as many parameters: a wider FFN gets what the memory had."""
+    bare = replace(config, n_heads=0, d_key=0, d_value=0)
+    unit = count_params(replace(bare, d_ffn=config.d_ffn + 1)) - count_params(bare)
+    return replace(bare, d_ffn=config.d_ffn + round((count_params(config) - count_params(bare)) / unit))
+
+
+def baseline_like(name, config, n_layers=None):
+    """The configuration of the baseline `name` with about the parameters of `config`, a GPN's.
+
+    Widths keep the proportions of the paper's models (Transformer: F about 8/3 d; GDN: H·K = d, H·U = 2 d, F about
+    11/6 d); d is the one that comes nearest, then F makes up for the rest. ValueError if so many layers don't fit.
+    """
+    n_layers, wanted = n_layers or LAYERS[name], count_params(config)
+    make = {"transformer": _transformer, "gdn": _gdn}[name]
+    sizes = [make(config.vocab_size, d, n_layers) for d in range(STEP, config.d_state + 8 * STEP, STEP)]
+    nearest = min(sizes, key=lambda size: abs(count_params(size) - wanted))
+    unit = count_params(replace(nearest, d_ffn=nearest.d_ffn + 1)) - count_params(nearest)
+    d_ffn = nearest.d_ffn + round((wanted - count_params(nearest)) / unit)
+    if d_ffn < 1 or abs(count_params(fitted := replace(nearest, d_ffn=d_ffn)) - wanted) > wanted / 50:
+        raise ValueError(f"a {name} of {n_layers} layers cannot have about {wanted:,} parameters; take fewer layers")
+    return fitted
+
+
+def _transformer(vocab_size, d, n_layers):
+    return TransformerConfig(vocab_size, d, n_layers, n_heads=N_HEADS, d_ffn=round(8 / 3 * d))
+
+
+def _gdn(vocab_size, d, n_layers):
+    return GDNConfig(
+        vocab_size, d, n_layers, n_heads=N_HEADS, d_key=d // N_HEADS, d_value=2 * d // N_HEADS, d_ffn=round(11 / 6 * d)
+    )
