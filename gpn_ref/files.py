@@ -2,8 +2,10 @@
 
 import codecs
 import errno
+import json
 import os
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 
 _package = Path(__file__).resolve().parent
@@ -54,6 +56,22 @@ def atomic_write(path, mode="w"):
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_json(path, record):
+    """Write a record as JSON, indented; numbers that JSON does not have, NaN and infinity, become null."""
+    with atomic_write(path) as file:
+        file.write(json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _plain(value):
+    if isinstance(value, dict):
+        return {str(name): _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):  # of NumPy
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def read_text(path):

@@ -1,30 +1,33 @@
-"""What a model knows: its loss on validation text, and words that only the text before them tells."""
+"""What a model knows: its loss on text, by sequence and by position, and what it recalls."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from time import perf_counter
 
 import numpy as np
 from tqdm import tqdm
 
+from gpn_ref.statistics import interval
 from gpn_ref.text.recall import recall_evaluation
-from gpn_ref.text.tokenizer import END, byte_lengths, encode
+from gpn_ref.text.tokenizer import byte_lengths
 
 BATCH_TOKENS = 4096  # of an evaluation's batch: many enough for fast products, few enough for the memory
-
-DISTANCES = (  # tokens since a cloze passage last named its answer
-    ("up to 20 tokens", 0, 20),
-    ("21-60 tokens", 21, 60),
-    ("61-150 tokens", 61, 150),
-    ("over 150 tokens", 151, math.inf),
-)
+PART = 2**16  # logits that a cross entropy turns to float64 at once: few enough for the cache
+RECALL_ROWS, RECALL_TOKENS = 256, 2**16  # of an evaluation of the recall task, at most
 
 
 def cross_entropy(logits, targets):
     """(...,) nats, float64: -log softmax(logits)[target], from (..., V) logits and (...,) targets."""
-    logits = logits.astype(np.float64)
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    chosen = np.take_along_axis(shifted, np.asarray(targets)[..., None], axis=-1)[..., 0]
-    return np.log(np.exp(shifted).sum(axis=-1)) - chosen
+    rows, targets = logits.reshape(-1, logits.shape[-1]), np.asarray(targets)
+    nll, size = np.empty(targets.size), max(1, PART // logits.shape[-1])
+    for first in range(0, len(rows), size):
+        part = slice(first, first + size)
+        shifted = rows[part].astype(np.float64)
+        shifted -= shifted.max(axis=-1, keepdims=True)
+        chosen = np.take_along_axis(shifted, targets.ravel()[part, None], axis=-1)[:, 0]
+        nll[part] = np.log(np.exp(shifted).sum(axis=-1)) - chosen
+    return nll.reshape(targets.shape)
 
 
 def perplexity(loss):
@@ -64,13 +67,121 @@ class Validation:
         }
 
 
+def spans(T):
+    """Borders of the spans of positions that are told together: (0, 1, 2, ..., 32, 34, ..., T), wider and wider."""
+    borders = [0]
+    while borders[-1] < T:
+        borders.append(min(T, borders[-1] + max(1, borders[-1] // 16)))
+    return borders
+
+
+class PositionSums:
+    """Mean and standard error of a number by position, over sequences that may differ in length."""
+
+    def __init__(self, T):
+        self.spans = np.array(list(pairwise(spans(T))))  # (S, 2): a span's first position, counted from 0, and its end
+        self._sums = np.zeros((3, len(self.spans)))  # how many sequences reach a span, their means, these squared
+
+    def add(self, values, first=0):
+        """Count in values (B, n), of the positions from `first` on."""
+        end = first + values.shape[1]
+        for span, (begin, stop) in enumerate(self.spans):
+            if begin < end and stop > first:
+                means = values[:, max(0, begin - first) : stop - first].mean(axis=1)
+                self._sums[:, span] += len(means), means.sum(), (means**2).sum()
+
+    def statistics(self):
+        """(S,) each: number of sequences, mean, standard error of the mean; NaN where there are too few."""
+        count, total, squares = self._sums
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = total / count
+            variance = np.maximum(squares / count - mean**2, 0)
+            return count.astype(int), mean, np.sqrt(variance / (count - 1))
+
+
+class TextScore:
+    """What a model's cross entropy on sequences of up to T tokens comes to: sums only, so that long texts fit."""
+
+    def __init__(self, T):
+        self.sequences = []  # of each batch: (B, 3), nats, tokens and bytes of each sequence
+        self.quarters = []  # of each batch: (B, 5), mean nats of the quarters, and of the last with half hidden
+        self.positions, self.halves = PositionSums(T), PositionSums(T)  # of nats: read whole; read from the middle on
+        self.seconds = 0.0  # that reading the text whole took
+
+    def add(self, nll, n_bytes, half=None):
+        """Count a batch in: nll (B, T) nats and n_bytes (B) of its targets.
+
+        `half` (B, T - T // 2): nats of the second half when the model was not shown the first.
+        """
+        B, T = nll.shape
+        self.sequences.append(np.stack([nll.sum(axis=1), np.full(B, T), n_bytes], axis=1))
+        self.positions.add(nll)
+        if half is not None:
+            self.halves.add(half, T // 2)
+            borders = [T * quarter // 4 for quarter in range(5)]
+            parts = [nll[:, begin:end] for begin, end in pairwise(borders)] + [half[:, borders[3] - borders[2] :]]
+            self.quarters.append(np.stack([part.mean(axis=1) for part in parts], axis=1))
+
+    def estimates(self, seed=0):
+        """The loss in its three units, each with its interval over sequences."""
+        losses, tokens, n_bytes = np.concatenate(self.sequences).T
+        return {
+            "sequences": len(losses),
+            "tokens": int(tokens.sum()),
+            "bytes": int(n_bytes.sum()),
+            "loss": estimate(losses, tokens, seed),
+            "perplexity": estimate(losses, tokens, seed, perplexity),
+            "bits_per_byte": estimate(losses / math.log(2), n_bytes, seed),
+        }
+
+    def context(self, seed=0):
+        """How much more a token of the window's last quarter costs, in nats; {} of windows too short for quarters.
+
+        More than one of the first and of the second quarter, whose text may differ; and when the model was not shown
+        the window's first half, how much more than when it was.
+        """
+        if not self.quarters:
+            return {}
+        first, second, _, last, half = np.concatenate(self.quarters).T
+        more = {
+            "than_first_quarter": last - first,
+            "than_second_quarter": last - second,
+            "without_first_half": half - last,
+        }
+        return {f"more_{name}": estimate(nats, seed=seed) for name, nats in more.items()}
+
+
+def score_text(bound, batches, encoding):
+    """The TextScore of a bound model on a list of inputs (B, T) and targets (B, T), each row from the zero state."""
+    score = TextScore(max(targets.shape[1] for _, targets in batches))
+    total = sum(targets.size for _, targets in batches)
+    bound.forward(batches[0][0][:1, :1])  # a first call may load compiled code, which is no part of the speed
+    with tqdm(total=total, desc="scoring", unit=" tokens", unit_scale=True, disable=None, leave=False) as progress:
+        for inputs, targets in batches:
+            began = perf_counter()
+            nll = cross_entropy(bound.forward(inputs).logits, targets)
+            score.seconds += perf_counter() - began
+            T, half = targets.shape[1], None
+            if T >= 4:
+                half = cross_entropy(bound.forward(inputs[:, T // 2 :]).logits, targets[:, T // 2 :])
+            score.add(nll, byte_lengths(targets, encoding).sum(axis=1), half)
+            progress.update(targets.size)
+    return score
+
+
+def estimate(sums, sizes=None, seed=0, unit=float):
+    """{"value", "interval"} of sum(sums) / sum(sizes), by `statistics.interval`; `unit` makes of it what is told."""
+    value = np.sum(sums) / (len(sums) if sizes is None else np.sum(sizes))
+    return {"value": unit(value), "interval": [unit(end) for end in interval(sums, sizes, seed)]}
+
+
 @dataclass(frozen=True)
 class Answers:
     """Which questions a model got right, in groups by how far back the answer lies."""
 
     correct: np.ndarray  # (n,) bool
     groups: dict[str, np.ndarray]  # (n,) bool: the questions of a distance
-    chance: float  # accuracy of drawing one of the candidates blindly
+    chance: float | None  # accuracy of drawing one of the candidates blindly, where they are known
 
     @property
     def accuracy(self):
@@ -85,48 +196,40 @@ class Answers:
         }
 
 
-def cloze_question(item, encoding):
-    """An item's prefix as tokens, END first, and the first token of its last word."""
-    text, answer = item["text"], item["answer"]
-    if not answer or not text.endswith(answer):
-        raise ValueError(f"the cloze passage {text[-60:]!r} does not end with its answer {answer!r}")
-    prefix = [encoding.encode_single_token(END), *encode(encoding, text.removesuffix(answer))]
-    return prefix, encode(encoding, answer)[0]
-
-
-def cloze(bound, items, encoding):
-    """The paper's accuracy: is the first token of the last word, given its prefix, the likeliest of all tokens?"""
-    prefixes, answers = zip(*(cloze_question(item, encoding) for item in items), strict=True)
-    lengths = np.array([len(prefix) for prefix in prefixes])
-    order = np.argsort(lengths, kind="stable")
-    guesses = np.empty(len(items), np.int64)
-    progress = tqdm(total=len(items), desc="last words", unit=" passages", disable=None, leave=False)
-    while len(order):
-        count = max(1, BATCH_TOKENS // lengths[order[-1]])  # the longest first, so that padding stays short
-        batch, order = order[-count:], order[:-count]
-        inputs = np.zeros((len(batch), lengths[batch].max()), np.int64)  # what follows a prefix is ignored
-        for row, index in enumerate(batch):
-            inputs[row, : lengths[index]] = prefixes[index]
-        logits = bound.forward(inputs).logits
-        guesses[batch] = logits[np.arange(len(batch)), lengths[batch] - 1].argmax(axis=-1)
-        progress.update(len(batch))
-    progress.close()
-    distances = np.array([item["distance"] for item in items])
-    return Answers(
-        correct=guesses == np.array(answers),
-        groups={name: (distances >= low) & (distances <= high) for name, low, high in DISTANCES},
-        chance=float(np.mean([1 / len(item["candidates"]) for item in items])),
-    )
-
-
 def recall(bound, config, gaps, rows):
     """Accuracy on the values asked for after each of the gaps, `rows` sequences a gap: the likeliest of all tokens."""
-    correct, groups = [], []
-    for gap in gaps:
-        inputs, targets, answers = recall_evaluation(config, rows, gap)
-        guesses = bound.forward(inputs).logits.argmax(axis=-1)
-        correct.append((guesses == targets)[answers])
-        trained = "" if gap in config.gaps else ", never trained"
-        groups.append(np.full(correct[-1].shape, f"gap of {gap} tokens{trained}"))
-    names = np.concatenate(groups)
+    correct = [recalled(bound, config, gap, rows).ravel() for gap in gaps]
+    trained = {gap: "" if gap in config.gaps else ", never trained" for gap in gaps}
+    names = np.repeat([f"gap of {gap} tokens{trained[gap]}" for gap in gaps], [right.size for right in correct])
     return Answers(np.concatenate(correct), {name: names == name for name in dict.fromkeys(names)}, config.chance)
+
+
+def recalled(bound, config, gap, rows, seed=0):
+    """(rows, pairs) bool: of each value asked for after the gap, whether it is the likeliest of all tokens."""
+    inputs, targets, answers = recall_evaluation(config, rows, gap, seed)
+    size = max(1, BATCH_TOKENS // inputs.shape[1])
+    guesses = [bound.forward(inputs[i : i + size]).logits.argmax(axis=-1) for i in range(0, rows, size)]
+    return (np.concatenate(guesses) == targets)[answers].reshape(rows, config.pairs)
+
+
+def recall_rows(config, gap, n_tokens=RECALL_TOKENS):
+    """Sequences of an evaluation: fewer of long ones, so that it stays cheap."""
+    return min(RECALL_ROWS, 1 + n_tokens // (4 * config.pairs + gap))
+
+
+def recall_grid(bound, config, pairs, gaps, seed=0):
+    """Number of pairs -> a list: the accuracy after each gap, its interval over sequences, and if it was trained."""
+    with tqdm(total=len(pairs) * len(gaps), desc="recall", disable=None, leave=False) as progress:
+        return {count: [_recall_cell(bound, config, count, gap, seed, progress) for gap in gaps] for count in pairs}
+
+
+def _recall_cell(bound, config, pairs, gap, seed, progress):
+    sizes = replace(config, pairs=pairs)
+    right = recalled(bound, sizes, gap, recall_rows(sizes, gap), seed)
+    progress.update()
+    return {
+        "gap": gap,
+        "trained": pairs == config.pairs and gap in config.gaps,
+        "questions": right.size,
+        "accuracy": estimate(right.mean(axis=1), seed=seed),
+    }

@@ -1,10 +1,12 @@
 """Files are written whole or not at all."""
 
+import json
 import os
 
+import numpy as np
 import pytest
 
-from gpn_ref.files import atomic_write, named, read_text
+from gpn_ref.files import atomic_write, named, read_text, write_json
 
 
 def test_the_file_appears_whole(tmp_path):
@@ -87,3 +89,11 @@ def test_a_full_disk_names_the_file(tmp_path):
         raise OSError(104, "Connection reset by peer")
     assert caught.value.filename is None
     assert os.listdir(tmp_path) == []
+
+
+def test_json_has_null_for_what_is_no_number(tmp_path):
+    record = {"a": [1, np.float32(0.5), float("nan")], 2: np.array([[np.inf, 3.0]]), "é": (None, True, np.int64(4))}
+    write_json(tmp_path / "a.json", record)
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"a": [1, 0.5, None], "2": [[None, 3.0]], "é": [None, True, 4]}
+    assert "é" in text and text.endswith("}\n")

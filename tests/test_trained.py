@@ -5,11 +5,11 @@ import json
 from commands import call
 
 from gpn_ref import load_model, sample
+from gpn_ref.cloze import ask, question
 from gpn_ref.config import DEFAULTS, TrainConfig, config_to_dict
 from gpn_ref.files import DATA, TRAINED
-from gpn_ref.measures import cloze
+from gpn_ref.sizes import choose_model
 from gpn_ref.training.checkpoint import read_checkpoint
-from gpn_ref.training.experiment import choose_model
 
 
 def test_it_is_what_the_default_run_makes():
@@ -27,9 +27,9 @@ def test_it_is_what_the_default_run_makes():
 def test_it_knows_what_only_the_story_tells():
     checkpoint = read_checkpoint(TRAINED)
     lines = (DATA / "stories" / "cloze.jsonl").read_text(encoding="utf-8").splitlines()
-    items = [json.loads(line) for line in lines[::4]]
+    questions = [question(json.loads(line), checkpoint.encoding()) for line in lines[::4]]
     bound = load_model(checkpoint.model_config).bind(checkpoint.params)
-    assert cloze(bound, items, checkpoint.encoding()).accuracy > 0.85
+    assert ask(bound, questions).accuracy > 0.85
 
 
 def test_sample_shows_it_where_no_run_is_named(capsys):

@@ -20,6 +20,11 @@ SHAKESPEARE = {
     "sha256": "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
     "size": 1_115_394,  # bytes
 }
+LAMBADA = {
+    "url": "https://openaipublic.blob.core.windows.net/gpt-2/data/lambada_test.jsonl",
+    "sha256": "4aa8d02cd17c719165fc8a7887fddd641f43fcafa4b1c806ca8abc31fabdb226",
+    "size": 1_819_752,  # bytes
+}
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 
 
@@ -78,6 +83,13 @@ def shakespeare():
     path = cache_folder() / "tiny-shakespeare.txt"
     download(path=path, **SHAKESPEARE)
     return read_files("shakespeare", [path])
+
+
+def lambada():
+    """The file of LAMBADA's passages, JSON lines, as it was used for GPT-2; downloaded at its first use."""
+    path = cache_folder() / "lambada_test.jsonl"
+    download(path=path, **LAMBADA)
+    return path
 
 
 def read_files(name, paths):

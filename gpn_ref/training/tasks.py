@@ -5,7 +5,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from gpn_ref import measures
+from gpn_ref import cloze, measures
 from gpn_ref.cli import unknown
 from gpn_ref.files import DATA
 from gpn_ref.text import corpora
@@ -15,7 +15,6 @@ from gpn_ref.text.tokenizer import byte_lengths, encoding_from_ranks, load_token
 
 NAMES = [*corpora.CORPORA, "recall"]
 VALIDATION_TOKENS = 2**16  # at most, so that validation stays cheap beside any corpus
-RECALL_ROWS = 256  # sequences of an evaluation
 UNTRAINED_GAPS = (16, 32)
 
 
@@ -80,7 +79,11 @@ class TextTask:
 
     def questions(self, bound):
         """What the model answers of the cloze set, a `measures.Answers`, or None without one."""
-        return measures.cloze(bound, self.cloze_items, self.encoding) if self.cloze_items else None
+        return cloze.ask(bound, self.cloze_questions()) if self.cloze_items else None
+
+    def cloze_questions(self):
+        """The questions of the corpus's own cloze set; none where it has none."""
+        return [cloze.question(item, self.encoding) for item in self.cloze_items or []]
 
 
 class RecallTask:
@@ -91,9 +94,9 @@ class RecallTask:
     def __init__(self, config):
         self.config, self.gaps = config, tuple(dict.fromkeys(config.gaps))  # a gap drawn more often counts once
         self.encoding = encoding_from_ranks(recall_ranks(config))
-        rows = [recall_evaluation(config, self._rows(gap), gap, seed=1)[:2] for gap in self.gaps]
+        self.asked_gaps = tuple(dict.fromkeys((*self.gaps, *UNTRAINED_GAPS)))
         # a sample, for token counts and the trigram
-        self.tokens = np.concatenate([inputs.ravel() for inputs, _ in rows])
+        self.tokens = np.concatenate([inputs.ravel() for inputs, _ in self._sequences(seed=1)])
 
     def describe(self):
         config = self.config
@@ -118,13 +121,16 @@ class RecallTask:
 
     def windows(self, window=None, n_tokens=VALIDATION_TOKENS):
         """Sequences of each gap in training, a batch a gap; they are as long as the task makes them."""
-        sequences = [recall_evaluation(self.config, self._rows(gap, n_tokens), gap) for gap in self.gaps]
-        return [(inputs, targets) for inputs, targets, _ in sequences]
+        return list(self._sequences(n_tokens))
 
     def questions(self, bound):
-        gaps = tuple(dict.fromkeys((*self.gaps, *UNTRAINED_GAPS)))
-        return measures.recall(bound, self.config, gaps, self._rows(max(gaps)))
+        rows = measures.recall_rows(self.config, max(self.asked_gaps))
+        return measures.recall(bound, self.config, self.asked_gaps, rows)
 
-    def _rows(self, gap, n_tokens=VALIDATION_TOKENS):
-        """Sequences of an evaluation: fewer of long ones, so that it stays cheap."""
-        return min(RECALL_ROWS, 1 + n_tokens // (4 * self.config.pairs + gap))
+    def cloze_questions(self):
+        return []
+
+    def _sequences(self, n_tokens=VALIDATION_TOKENS, seed=0):
+        for gap in self.gaps:
+            rows = measures.recall_rows(self.config, gap, n_tokens)
+            yield recall_evaluation(self.config, rows, gap, seed)[:2]

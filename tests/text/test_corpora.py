@@ -10,11 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpn_ref.cloze import read_questions
+from gpn_ref.files import DATA
 from gpn_ref.text import corpora
-from gpn_ref.text.corpora import load_corpus, python_docs, read_files, split_documents, stories
+from gpn_ref.text.corpora import lambada, load_corpus, python_docs, read_files, split_documents, stories
 from gpn_ref.text.download import cache_folder, download
+from gpn_ref.text.tokenizer import encode, load_tokenizer
 
 BODY = b"First Citizen:\nBefore we proceed any further, hear me speak.\n\n" * 3000
+PASSAGES = (  # as LAMBADA's are: a text a line, whose last word is to be told
+    b'{"text": "Tom had a red kite, and Ann and Kate took the kite"}\n'
+    b'{"text": "\\"Is it you?\\" she said to Gabriel"}\n'
+    b'{"text": "Ben\'s box is blue. \\u201cA box!\\u201d said Ben"}\n'
+) * 20 + b'{"text"\n\n{"text": "It is the cat, the cat"}\n'
 SHA256 = hashlib.sha256(BODY).hexdigest()
 
 
@@ -235,9 +243,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.send_response(200)
         if self.path != "/unknown-length":
-            self.send_header("Content-Length", str(len(BODY)))
+            self.send_header("Content-Length", str(len(PASSAGES if self.path == "/lambada" else BODY)))
         self.end_headers()
-        body = {"/cut": BODY[:100_000], "/wrong": b"x" * len(BODY), "/long": BODY + b"more"}.get(self.path, BODY)
+        body = {"/cut": BODY[:100_000], "/wrong": b"x" * len(BODY), "/long": BODY + b"more", "/lambada": PASSAGES}.get(
+            self.path, BODY
+        )
         try:
             self.wfile.write(body)
         except ConnectionError:
@@ -362,3 +372,22 @@ def test_shakespeare(server, tmp_path, monkeypatch):
     assert corpus.train[0].startswith("First Citizen:\nBefore we proceed")
     assert all(document.startswith("First Citizen:") for document in corpus.train + corpus.validation)
     assert [entry.name for entry in tmp_path.iterdir()] == ["tiny-shakespeare.txt"]
+
+
+def test_lambada(server, tmp_path, monkeypatch):
+    assert corpora.LAMBADA["url"] == "https://openaipublic.blob.core.windows.net/gpt-2/data/lambada_test.jsonl"
+    assert corpora.LAMBADA["sha256"] == "4aa8d02cd17c719165fc8a7887fddd641f43fcafa4b1c806ca8abc31fabdb226"
+    assert corpora.LAMBADA["size"] == 1_819_752
+    monkeypatch.setenv("GPN_REF_CACHE", str(tmp_path))
+    source = {"url": server + "/lambada", "sha256": hashlib.sha256(PASSAGES).hexdigest(), "size": len(PASSAGES)}
+    monkeypatch.setattr(corpora, "LAMBADA", source)
+    for _ in range(2):
+        assert lambada() == tmp_path / "lambada_test.jsonl"
+        assert lambada().read_bytes() == PASSAGES
+    assert Handler.requests == 1  # then it is there
+    tokenizer = load_tokenizer(DATA / "stories" / "tokenizer.ranks")
+    questions, faults = read_questions(lambada(), tokenizer)
+    words = [encode(tokenizer, word) for word in (" kite", " Gabriel", " Ben")]
+    assert [question.answer for question in questions] == words * 20 + [encode(tokenizer, " cat")]
+    assert [question.distance for question in questions[:2]] == [8, None]  # after: , and Ann and Kate took the
+    assert (len(questions), faults) == (61, {"malformed (not JSON)": [61], "empty": [62]})
