@@ -4,6 +4,7 @@ import codecs
 import errno
 import json
 import os
+import re
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -59,9 +60,11 @@ def atomic_write(path, mode="w"):
 
 
 def write_json(path, record):
-    """Write a record as JSON, indented; numbers that JSON does not have, NaN and infinity, become null."""
+    """Write a record as JSON, a line a list of numbers; what JSON does not have, NaN and infinity, becomes null."""
+    text = json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False)
+    text = re.sub(r"\[\n[^\[\]{}\"]*\]", lambda found: re.sub(r"\n *", " ", found[0]), text)
     with atomic_write(path) as file:
-        file.write(json.dumps(_plain(record), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        file.write(text + "\n")
 
 
 def _plain(value):

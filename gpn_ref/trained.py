@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gpn_ref import cli
-from gpn_ref.config import DEFAULTS
+from gpn_ref.config import DEFAULTS, ModelConfig
 from gpn_ref.files import TRAINED
 from gpn_ref.model import BACKENDS, load_model
 from gpn_ref.text.corpora import whole_files
@@ -50,6 +50,11 @@ class Trained:
         """What this is, in a line."""
         step, corpus = self.checkpoint.step, self.checkpoint.corpus.get("name")
         return f"{self.path} after {step} steps on {corpus}"
+
+    def require_a_gpn(self, command):
+        """ValueError unless it is a GPN: the baselines have no one state to look at."""
+        if not isinstance(self.config, ModelConfig):
+            raise ValueError(f"{command} looks inside a GPN, but {self.path} is a {self.config.name}")
 
     def task(self, text_files=()):
         """The task that the model was trained on, or, to look at only, all of `text_files` as validation text."""

@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+
 from gpn_ref.text.tokenizer import format_ranks, ranks_of
 from gpn_ref.training.experiment import new_experiment
 from gpn_ref.training.run_directory import TIME_FIELDS, RunDirectory
@@ -35,7 +37,8 @@ def new_trainer(folder, **changes):
     text = {} if "corpus" in changes else {"text": [str(text_file(folder))]}
     experiment = new_experiment(SMALL | text | changes)
     ranks = format_ranks(ranks_of(experiment.encoding))
-    return Trainer(RunDirectory.create(folder / "run", experiment.config(), ranks, [0]), experiment)
+    counts = np.bincount(experiment.task.tokens, minlength=experiment.encoding.n_vocab)
+    return Trainer(RunDirectory.create(folder / "run", experiment.config(), ranks, counts), experiment)
 
 
 def without_times(metrics):
