@@ -3,7 +3,8 @@
 
 The first table is caught by the gradient check alone: the backward no longer undoes its forward. So is the table of the
 baselines. FORWARD is caught by the golden numbers alone: forward and backward may agree, but the model is not the
-paper's. FAST is of the compiled path, and is caught by its equality with the reference alone.
+paper's. FAST is of the compiled path, and is caught by its equality with the reference alone. MEASURES names with each
+fault the test file that catches it; its first column is the path in the package.
 """
 
 BACKWARD = [
@@ -286,3 +287,55 @@ FAST = [
     ("engine", "reset", "sums[...] = 0", "pass"),
     ("engine", "add_embedded", "d_embedding[tokens[r], e] += d_embedded[r, e]", "d_embedding[tokens[r], e] = d_embedded[r, e]"),
 ]  # fmt: skip
+
+MEASURES = [
+    ("reference/trace.py", "predicted = predicted - np.where(begun, change.ground_offset, 0)",
+     "predicted = predicted - change.ground_offset", "reference/test_trace.py"),
+    ("reference/trace.py", "memory = written", "pass", "reference/test_trace.py"),
+    ("reference/trace.py", "written = np.where(change.no_write[:, None, None], decayed, written)",
+     "written = np.where(change.no_write[:, None, None], memory, written)", "reference/test_trace.py"),
+    ("reference/trace.py", "heads, x = heads - silenced, x - linear_forward(silenced, weight)[0]",
+     "heads = heads - silenced", "reference/test_trace.py"),
+    ("reference/trace.py", "kept[change.clear_at == t] = False", "kept[change.clear_at <= t] = False", "reference/test_trace.py"),
+    ("reference/trace.py", "kept[:, change.no_past] = False", "kept[:, ~change.no_past] = False", "reference/test_trace.py"),
+    ("statistics.py", "means = totals[weights > 0] / weights[weights > 0]  # a draw of nothing but empty sequences has none",
+     "means = totals / n", "test_statistics.py"),
+    ("statistics.py", "tail = (1 - LEVEL) / 2", "tail = 1 - LEVEL", "test_statistics.py"),
+    ("measures.py", "variance = np.maximum(squares / count - mean**2, 0)", "variance = squares / count", "test_measures.py"),
+    ("measures.py", '"bits_per_byte": estimate(losses / math.log(2), n_bytes, seed),',
+     '"bits_per_byte": estimate(losses / math.log(2), tokens, seed),', "test_measures.py"),
+    ("cloze.py", "losses = np.bincount(of, cross_entropy(logits[of, at], np.concatenate(answers)))",
+     "losses = np.bincount(of, cross_entropy(logits[of, at - 1], np.concatenate(answers)))", "test_cloze.py"),
+    ("cloze.py", "sizes=np.array([len(question.answer) for question in questions]),",
+     "sizes=np.ones(len(questions)),", "test_cloze.py"),
+    ("cloze.py", "return len(encode(encoding, before)) - len(encode(encoding, before[:end])) + 1",
+     "return len(encode(encoding, before)) - len(encode(encoding, before[:end]))", "test_cloze.py"),
+    ("inspect/geometry.py", "self.comoment += centred.T @ centred + np.outer(moved, moved) * (self.count * n / both)",
+     "self.comoment += centred.T @ centred", "inspect/test_geometry.py"),
+    ("inspect/geometry.py", "return spectrum.sum() / spectrum.max() if spectrum.any() else np.nan",
+     "return spectrum.sum() / spectrum.mean() if spectrum.any() else np.nan", "inspect/test_geometry.py"),
+    ("inspect/geometry.py", "return spectrum.sum() ** 2 / np.sum(spectrum**2) if spectrum.any() else np.nan",
+     "return spectrum.sum() / np.sum(spectrum**2) if spectrum.any() else np.nan", "inspect/test_geometry.py"),
+    ("inspect/horizons.py", "left = np.exp(log_kept[:, lag:] - log_kept[:, :-lag])  # (B, T - lag, H)",
+     "left = np.exp(log_kept[:, lag:])", "inspect/test_horizons.py"),
+    ("inspect/horizons.py", "part = (logs[before] - np.log(share)) / (logs[before] - logs[after])", "part = 0.5", "inspect/test_horizons.py"),
+    ("inspect/horizons.py", "centred = states - states.mean(axis=1, keepdims=True)",
+     "centred = states - states.mean(axis=(0, 1), keepdims=True)", "inspect/test_horizons.py"),
+    ("inspect/default_token.py", "return (last - (sizes - 1) / 2)[group]", "return last[group]", "inspect/test_default_token.py"),
+    ("inspect/default_token.py", "mean = (self._sum @ self._sum - n) / pairs  # each vector with itself is no pair",
+     "mean = self._sum @ self._sum / n**2", "inspect/test_default_token.py"),
+    ("inspect/heads.py", "along = weights[..., j:, j] * (kept if decay_first else 1)", "along = weights[..., j:, j]", "inspect/test_heads.py"),
+    ("inspect/heads.py", "late -= along[..., None] * key[..., j, None, :]", "pass", "inspect/test_heads.py"),
+    ("inspect/heads.py", "return decay * (1 - removed) if decay_first else decay - removed", "return decay * (1 - removed)", "inspect/test_heads.py"),
+    ("inspect/heads.py", "of_gate, of_ffn = np.sum((gate - 1) * x * update, axis=-1), np.sum(ffn * update, axis=-1)",
+     "of_gate, of_ffn = np.sum(gate * x * update, axis=-1), np.sum(ffn * update, axis=-1)", "inspect/test_heads.py"),
+    ("inspect/ablations.py", "differences[name].append((score(logits_of, rows) - before).sum(axis=-1))",
+     "differences[name].append(score(logits_of, rows).sum(axis=-1))", "inspect/test_ablations.py"),
+    ("inspect/ablations.py", "return [np.where(word > lag, word - lag, -1) for lag in CLEARINGS if (word > lag).any()]",
+     "return [np.where(word > lag, word - lag - 1, -1) for lag in CLEARINGS if (word > lag).any()]", "inspect/test_ablations.py"),
+    ("inspect/ablations.py", "if drawn != tuple(tested) and drawn not in sets:", "if drawn not in sets:", "inspect/test_ablations.py"),
+    ("inspect/ablations.py", "return total / count, norms / count", "return total / count, norms", "inspect/test_ablations.py"),
+    ("inspect/decoder_bias.py", "learner, batches = learning.learner(begun, train_config), task.batches(train_config)",
+     "learner, batches = learning.learner(begun, replace(train_config, seed=train_config.seed + len(trained))), "
+     "task.batches(replace(train_config, seed=train_config.seed + len(trained)))", "inspect/test_decoder_bias.py"),
+]

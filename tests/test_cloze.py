@@ -285,7 +285,7 @@ def test_first_tokens_decide_and_all_tokens_are_surprising():
 def test_equal_to_one_question_at_a_time():
     rng = np.random.default_rng(0)
     params = init_params(PRESETS["nano"], seed=1)
-    bound = load_model(PRESETS["nano"]).bind({name: value * 3 for name, value in params.items()})
+    bound = load_model(PRESETS["nano"], "numpy").bind({name: value * 3 for name, value in params.items()})
     asked = []
     for _ in range(40):
         prefix = [END, *rng.integers(0, 256, rng.integers(1, 300)).tolist()]

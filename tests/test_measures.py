@@ -27,7 +27,7 @@ END = 256
 
 def bound_model():
     params = init_params(PRESETS["nano"], seed=1)
-    return load_model(PRESETS["nano"]).bind({name: value * 3 for name, value in params.items()})
+    return load_model(PRESETS["nano"], "numpy").bind({name: value * 3 for name, value in params.items()})
 
 
 def test_cross_entropy_by_hand():

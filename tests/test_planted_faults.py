@@ -3,22 +3,25 @@
 import dataclasses
 import importlib
 import inspect
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
-from planted_faults import BACKWARD, BASELINES, FAST, FORWARD
+from planted_faults import BACKWARD, BASELINES, FAST, FORWARD, MEASURES
 from reference.test_golden import CASES, TOLERANCE, load_case
 from strategies import assert_equal, largest_difference, point, results, results_of
 
 import gpn_ref
 import gpn_ref.gradcheck as gradcheck
 from gpn_ref.config import ModelConfig
+from gpn_ref.files import DATA
 
-PACKAGE = Path(gpn_ref.__file__).parent
+PACKAGE, TESTS = Path(gpn_ref.__file__).parent, Path(__file__).parent
 
 
 def fault_name(fault):
@@ -155,3 +158,21 @@ def test_the_equality_with_the_reference_catches(fault, planted, uncompiled):
     planted(*fault, "fast/cpu")
     with np.errstate(all="ignore"):
         assert not equals_the_reference(importlib.import_module("gpn_ref"))
+
+
+@pytest.mark.parametrize("fault", MEASURES, ids=lambda fault: f"{fault[0]}: {fault[2]}"[:90])
+def test_the_tests_of_a_measure_catch(fault, tmp_path):
+    file, line, replacement, test = fault
+    shutil.copytree(PACKAGE, tmp_path / "gpn_ref", ignore=shutil.ignore_patterns("__pycache__", "data"))
+    (tmp_path / "data").symlink_to(DATA)
+    target = tmp_path / "gpn_ref" / file
+    lines = target.read_text(encoding="utf-8").split("\n")
+    places = [i for i, text in enumerate(lines) if text.strip() == line]
+    assert len(places) == 1, f"{file}: the line {line!r} is there {len(places)} times"
+    lines[places[0]] = lines[places[0]].replace(line, replacement)
+    target.write_text("\n".join(lines), encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1", "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", str(TESTS / test)]
+    done = subprocess.run(command, cwd=TESTS.parent, env=environment, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout[-2000:]  # 0: nothing failed; others: pytest could not run
+    assert " failed" in done.stdout
