@@ -8,17 +8,14 @@ logits, state = bound.step(tokens, state)       # streaming, one token a sequenc
 trace = bound.trace(inputs)                     # trace.beta, .decay, .query, ...: what went on inside
 """
 
-from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gpn_ref.baselines import gated_deltanet, transformer
-from gpn_ref.baselines.engine import GDNEngine, TransformerEngine, with_numba
-from gpn_ref.config import GDNConfig, ModelConfig, TrainConfig, TransformerConfig, require_integer, require_number
+from gpn_ref.architectures import ARCHITECTURES, BACKENDS, default_backend
+from gpn_ref.config import ModelConfig, TrainConfig, require_integer, require_number
 from gpn_ref.parameters import check_params
-from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
 from gpn_ref.reference.gpn import State
 from gpn_ref.reference.trace import NAMES, Interventions, Trace, window_trace
@@ -26,6 +23,7 @@ from gpn_ref.training.learner import Learner
 from gpn_ref.training.optimizer import AdamW
 
 __all__ = [
+    "BACKENDS",
     "BoundModel",
     "Forward",
     "Interventions",
@@ -50,84 +48,6 @@ class Forward(NamedTuple):
     logits: np.ndarray  # (B, T, V)
     hidden: np.ndarray  # (B, T, D): what the decoder reads, the predicted state
     state: Any  # after the last token
-
-
-class Reference:
-    """The engine "numpy": the reference and the plain optimizer. Every engine has these methods; none checks its input.
-
-    `params` is the engine's own copy; its learner changes it in place.
-    """
-
-    AdamW = AdamW
-
-    def __init__(self, config, params):
-        self.config = config
-        self.params = {name: value.copy() for name, value in params.items()}
-
-    def loss_and_grads(self, inputs, targets, state, d_state, scale):
-        """-> nll (B, T), grads, the final state, d_state of the initial state."""
-        return gpn.loss_and_grads(self.params, self.config, inputs, targets, state, d_state, scale)
-
-    def forward(self, inputs, state):
-        """-> logits (B, T, V), hidden (B, T, D), the final state."""
-        return gpn.window_forward(self.params, self.config, inputs, state)[:3]
-
-    def step(self, tokens, state):
-        """-> logits (B, V), the next state."""
-        state, _ = gpn.step_forward(self.params, self.config, tokens, state)
-        return decode_forward(self.params, state.predicted)[0], state
-
-
-def _needs_numba(engine):
-    """The engine that `engine()` imports, or a ValueError that says what it needs."""
-
-    def load():
-        try:
-            import numba  # noqa: F401
-        except ImportError as error:
-            needs = "backend 'numba' needs numba (pip install numba), which does not import"
-            raise ValueError(f"{needs}: {error}") from None
-        return engine()
-
-    return load
-
-
-def _compiled():
-    from gpn_ref.fast.cpu.engine import Engine
-
-    return Engine
-
-
-class Architecture(NamedTuple):
-    """A kind of model: what a text starts from, and what computes it."""
-
-    initial_state: Callable  # config, batch size, dtype -> a NamedTuple of arrays
-    engines: dict[str, Callable]  # backend -> a function that gives the engine: numba's import takes a second
-    growing: int | None = None  # the axis on which the state grows, token by token; such a state gets no gradient
-
-
-ARCHITECTURES = {  # by the type of the configuration
-    ModelConfig: Architecture(gpn.initial_state, {"numpy": lambda: Reference, "numba": _needs_numba(_compiled)}),
-    TransformerConfig: Architecture(
-        transformer.initial_state,
-        {"numpy": lambda: TransformerEngine, "numba": _needs_numba(lambda: with_numba(TransformerEngine))},
-        growing=3,
-    ),
-    GDNConfig: Architecture(
-        gated_deltanet.initial_state,
-        {"numpy": lambda: GDNEngine, "numba": _needs_numba(lambda: with_numba(GDNEngine))},
-    ),
-}
-BACKENDS = ("numpy", "numba")
-
-
-def default_backend() -> str:
-    """The fastest backend that this machine has: "numba" where numba imports, otherwise "numpy"."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return "numpy"
-    return "numba"
 
 
 def load_model(config, backend: str | None = None) -> "Model":

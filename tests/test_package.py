@@ -105,7 +105,7 @@ MAY_IMPORT = {
     "baselines": {"config", "parameters", "reference", "fast", "training.optimizer", "baselines"},
 }
 BACKENDS = {"reference", "fast", "baselines"}
-MAY_IMPORT_BACKENDS = {"model"} | BACKENDS
+MAY_IMPORT_BACKENDS = {"model", "architectures"} | BACKENDS
 
 
 def room(name):

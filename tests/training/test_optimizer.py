@@ -7,8 +7,9 @@ import pytest
 from reference.test_golden import group, load_case
 from strategies import largest_difference
 
+from gpn_ref.architectures import ARCHITECTURES
 from gpn_ref.config import ModelConfig, TrainConfig
-from gpn_ref.model import ARCHITECTURES, load_model
+from gpn_ref.model import load_model
 from gpn_ref.training.optimizer import learning_rate_at
 
 
