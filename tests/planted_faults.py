@@ -134,8 +134,8 @@ BASELINES = [
     ("gated_deltanet", "conv_backward", "d_x[:, w : w + T] += weight[:, w] * d_convolved",
      "d_x[:, w : w + T] += weight[:, -w - 1] * d_convolved"),
     ("gated_deltanet", "conv_backward", "d_convolved, _ = swiglu_backward(d_y, cache.silu)", "d_convolved = d_y"),
-    ("gated_deltanet", "conv_backward", 'd_weight[:, w] = np.einsum("btc,btc->c", d_convolved, x[:, w : w + T])',
-     'd_weight[:, w] = np.einsum("btc,btc->c", d_convolved, x[:, :T])'),
+    ("gated_deltanet", "conv_backward", "d_weight[:, w] = np.sum(d_convolved * x[:, w : w + T], axis=(0, 1))",
+     "d_weight[:, w] = np.sum(d_convolved * x[:, :T], axis=(0, 1))"),
     ("gated_deltanet", "memory_backward", "d_memory = d_memory + outer(query, d_out[:, t])", "d_memory = outer(query, d_out[:, t])"),
     ("gated_deltanet", "memory_backward", 'd_query = np.einsum("bhku,bhu->bhk", memory, d_out[:, t])',
      'd_query = np.einsum("bhku,bhu->bhk", cache.memory, d_out[:, t])'),
@@ -151,7 +151,7 @@ BASELINES = [
     ("gated_deltanet", "mixer_backward", "d_normed += linear_back(name, d_y, linear_cache)", "d_normed -= linear_back(name, d_y, linear_cache)"),
     ("gated_deltanet", "window_backward", "d_x = d_x + d_through", "d_x = d_through"),
     ("gated_deltanet", "window_backward", 'grads["head.weight"] += d_head', 'grads["head.weight"] += 0.99 * d_head'),
-]
+]  # fmt: skip
 
 FORWARD = [
     ("ops", "rms_norm_forward",
@@ -338,4 +338,4 @@ MEASURES = [
     ("inspect/decoder_bias.py", "learner, batches = learning.learner(begun, train_config), task.batches(train_config)",
      "learner, batches = learning.learner(begun, replace(train_config, seed=train_config.seed + len(trained))), "
      "task.batches(replace(train_config, seed=train_config.seed + len(trained)))", "inspect/test_decoder_bias.py"),
-]
+]  # fmt: skip

@@ -83,7 +83,7 @@ def conv_backward(d_y, cache):
     for w in range(weight.shape[1]):
         # convolved += weight[:, w] * x[:, w : w + T]
         d_x[:, w : w + T] += weight[:, w] * d_convolved
-        d_weight[:, w] = np.einsum("btc,btc->c", d_convolved, x[:, w : w + T])
+        d_weight[:, w] = np.sum(d_convolved * x[:, w : w + T], axis=(0, 1))
     return d_x, d_weight
 
 

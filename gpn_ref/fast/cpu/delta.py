@@ -1,7 +1,7 @@
 """The gated delta rule over a whole window, for a memory whose keys, values and queries are all known beforehand.
 
-That is Gated DeltaNet's: each (sequence, head) goes through all its tokens alone, its memory in the cache throughout,
-and no thread waits for another. The kernels are those of the GPN's memory, with the decay first.
+That is Gated DeltaNet's: each (sequence, head) goes through all its tokens alone, its memory in the cache throughout.
+The kernels are those of the GPN's memory, with the decay first. A call is the work of one thread.
 """
 
 from math import isqrt
@@ -11,7 +11,8 @@ import numpy as np
 
 from gpn_ref.fast.cpu.compiled import compiled
 from gpn_ref.fast.cpu.memory import error_of, read, write, write_and_read, write_and_read_back
-from gpn_ref.fast.cpu.threads import N_THREADS, run
+
+APART = 128  # numbers: where two arrays all but touch, compiled loops take another path, and add up in another order
 
 
 class Cache(NamedTuple):
@@ -34,28 +35,21 @@ def memory_forward(memory, query, key, value, beta, decay):
     expected, out = np.empty_like(error), np.empty_like(error)
     query, key, beta, decay = map(np.ascontiguousarray, (query, key, beta, decay))
     last_key, unused = np.zeros(K, value.dtype), np.zeros((B, H, U), value.dtype)
-    arguments = (memory, kept, query, key, error, beta, decay, expected, out, last_key, unused, every)
-    run(pieces(B * H), forward_tokens, *arguments)
+    forward_tokens(memory, kept, query, key, error, beta, decay, expected, out, last_key, unused, every)
     return out, memory, Cache(kept, query, key, error, expected, beta, decay)
 
 
 def memory_backward(d_out, d_memory, cache):
     """d_out (B, T, H, U), the final d_memory -> the first d_memory, d_query, d_key, d_value, d_beta, d_decay."""
     kept, query, key, error, expected, beta, decay = cache
-    (B, T, H, K), U = key.shape, error.shape[-1]
-    every = isqrt(T - 1) + 1
+    K, U, every = key.shape[-1], error.shape[-1], isqrt(key.shape[1] - 1) + 1
     d_memory, d_value, expected = d_memory.copy(), error.copy(), expected.copy()  # error and expected are used up
     d_query, d_key, d_beta, d_decay = map(np.empty_like, (query, key, beta, decay))
-    n_pieces = pieces(B * H)
-    states, d_written = np.empty((n_pieces, every, K, U), error.dtype), np.empty((n_pieces, U), error.dtype)
+    states = np.empty((every, K, U), error.dtype)
+    d_written = np.empty(U + 2 * APART, error.dtype)[APART:-APART]
     arrays = (query, key, d_value, expected, beta, decay, np.ascontiguousarray(d_out))
-    arguments = (kept, states, *arrays, d_memory, d_query, d_key, d_beta, d_decay, d_written, every)
-    run(n_pieces, backward_tokens, *arguments)
+    backward_tokens(kept, states, *arrays, d_memory, d_query, d_key, d_beta, d_decay, d_written, every)
     return d_memory, d_query, d_key, d_value, d_beta, d_decay
-
-
-def pieces(n):
-    return max(1, min(N_THREADS, n))
 
 
 @compiled
@@ -68,12 +62,10 @@ def copy(M, out):
 
 
 @compiled
-def forward_tokens(
-    piece, n_pieces, barrier, memory, kept, query, key, error, beta, decay, expected, out, last_key, unused, every
-):  # fmt: skip
+def forward_tokens(memory, kept, query, key, error, beta, decay, expected, out, last_key, unused, every):
     """`error` comes as the value."""
     B, T, H, _ = key.shape
-    for b_h in range(B * H * piece // n_pieces, B * H * (piece + 1) // n_pieces):
+    for b_h in range(B * H):
         b, h = b_h // H, b_h % H
         M = memory[b, h]
         read(M, key[b, 0, h], expected[b, 0, h])
@@ -91,22 +83,22 @@ def forward_tokens(
 
 @compiled
 def backward_tokens(
-    piece, n_pieces, barrier, kept, states, query, key, error, expected, beta, decay, d_out, d_memory, d_query, d_key,
-    d_beta, d_decay, d_written, every
+    kept, states, query, key, error, expected, beta, decay, d_out, d_memory, d_query, d_key, d_beta, d_decay,
+    d_written, every
 ):  # fmt: skip
     """`error` becomes the gradient of the value."""
     B, T, H, _ = key.shape
-    for b_h in range(B * H * piece // n_pieces, B * H * (piece + 1) // n_pieces):
+    for b_h in range(B * H):
         b, h = b_h // H, b_h % H
         for segment in range(len(kept) - 1, -1, -1):
             first, stop = segment * every, min(segment * every + every, T)
-            copy(kept[segment, b, h], states[piece, 0])
+            copy(kept[segment, b, h], states[0])
             for t in range(first, stop - 1):
-                here, after = states[piece, t - first], states[piece, t - first + 1]
+                here, after = states[t - first], states[t - first + 1]
                 write(here, key[b, t, h], error[b, t, h], beta[b, t, h], decay[b, t, h], after)
             for t in range(stop - 1, first - 1, -1):
                 d_beta[b, t, h], d_decay[b, t, h] = write_and_read_back(
-                    states[piece, t - first], key[b, t, h], error[b, t, h], beta[b, t, h], decay[b, t, h],
+                    states[t - first], key[b, t, h], error[b, t, h], beta[b, t, h], decay[b, t, h],
                     query[b, t, h], expected[b, t, h], d_out[b, t, h], True, d_memory[b, h], d_key[b, t, h],
-                    d_query[b, t, h], d_written[piece],
+                    d_query[b, t, h], d_written,
                 )  # fmt: skip

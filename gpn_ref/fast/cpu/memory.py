@@ -131,6 +131,7 @@ def write_and_read_back(
     along_error, d_beta, d_decay = zero, zero, zero
     for u in range(U):
         along_error += error[u] * d_recalled[u]
+    for u in range(U):
         d_written[u] = zero  # the gradient of β · error
     # M_t = decay * M + beta * key ⊗ error, recalled = M_tᵀ query
     for j in range(K):
