@@ -60,7 +60,8 @@ def initial_state(config, batch_size, dtype=np.float32):
 class ConvCache(NamedTuple):
     x: np.ndarray  # (B, W - 1 + T, C)
     weight: np.ndarray  # (C, W)
-    silu: SwiGLUCache
+    gate: np.ndarray  # (B, T, C): sigmoid(convolution)
+    y: np.ndarray  # (B, T, C)
 
 
 def conv_forward(x, weight):
@@ -71,14 +72,17 @@ def conv_forward(x, weight):
     W = weight.shape[1]
     T = x.shape[1] - W + 1
     convolved = sum(weight[:, w] * x[:, w : w + T] for w in range(W))  # (B, T, C)
-    y, silu_cache = swiglu_forward(convolved, np.ones_like(convolved))
-    return y, ConvCache(x, weight, silu_cache)
+    gate = sigmoid(convolved)
+    y = convolved * gate
+    return y, ConvCache(x, weight, gate, y)
 
 
 def conv_backward(d_y, cache):
     """d_y (B, T, C) -> d_x (B, W - 1 + T, C), d_weight (C, W)."""
-    x, weight, T = cache.x, cache.weight, d_y.shape[1]
-    d_convolved, _ = swiglu_backward(d_y, cache.silu)
+    x, weight, gate, y = cache
+    T = d_y.shape[1]
+    # y = convolved * sigmoid(convolved)
+    d_convolved = d_y * (gate + y * (1 - gate))
     d_x, d_weight = np.zeros_like(x), np.zeros_like(weight)
     for w in range(weight.shape[1]):
         # convolved += weight[:, w] * x[:, w : w + T]

@@ -64,11 +64,13 @@ def mix_forward(query, key, value):
 
     query (B, H, T, D), key and value (B, H, S, D), of which the last T are the queries' own -> mixed (B, H, T, D).
     """
-    T, S, scale = query.shape[2], key.shape[2], query.shape[3] ** -0.5
-    scores = scale * (query @ key.swapaxes(-1, -2))  # (B, H, T, S)
+    T, S = query.shape[2], key.shape[2]
     later = np.arange(S) > np.arange(S - T, S)[:, None]  # (T, S): what a token must not see
-    scores[..., later] = -np.inf
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights = query @ key.swapaxes(-1, -2)  # (B, H, T, S): the scores, then in place what becomes of them
+    weights *= query.shape[3] ** -0.5
+    weights += np.where(later, -np.inf, 0).astype(query.dtype)
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights @ value, MixCache(query, key, value, weights)
 
@@ -78,9 +80,10 @@ def mix_backward(d_mixed, cache):
     query, key, value, weights = cache
     # mixed = weights @ value
     d_value = weights.swapaxes(-1, -2) @ d_mixed
-    d_weights = d_mixed @ value.swapaxes(-1, -2)
+    d_scores = d_mixed @ value.swapaxes(-1, -2)  # (B, H, T, S): first of the weights, then of the scores
     # weights = softmax(scores): what all of a query's weights share changes nothing
-    d_scores = weights * (d_weights - np.sum(d_weights * weights, axis=-1, keepdims=True))
+    d_scores -= np.einsum("bhts,bhts->bht", d_scores, weights)[..., None]
+    d_scores *= weights
     # scores = query @ keyᵀ / √D
     d_scores *= query.shape[3] ** -0.5
     return d_scores @ key, d_scores.swapaxes(-1, -2) @ query, d_value
