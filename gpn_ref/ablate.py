@@ -7,13 +7,13 @@ those of the corpus: the last words of its cloze passages, or the values of the 
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
 from gpn_ref import cli, random_state
 from gpn_ref.blas import blas_threads
+from gpn_ref.figures import shown
 from gpn_ref.files import write_json
 from gpn_ref.inspect import ablation_figures, ablations
 from gpn_ref.inspect import ablation_report as report
@@ -38,10 +38,10 @@ def parser():
     def add_integer(flag, default, text, **more):
         parser.add_argument(flag, type=cli.integer(1), default=default, metavar="N", help=text, **more)
 
-    what = "look at these UTF-8 files instead of the run's validation text"
-    parser.add_argument("--text", type=cli.path, nargs="+", metavar="FILE", help=what)
-    add_integer("--tokens", 2**15, "of text, at most (default 32,768)")
-    add_integer("--window", None, "tokens of a sequence (default: as in training)")
+    what = "look at this UTF-8 file instead of the run's validation text; again for more"
+    parser.add_argument("--text", type=cli.path, action="append", metavar="FILE", help=what)
+    add_integer("--tokens", 2**15, "of text at most, but no less than one sequence (default 32,768)")
+    add_integer("--window", None, "tokens of a sequence, 2 or more (default: as in training)")
     add_integer("--passages", 200, "of the cloze set, at most, evenly spaced (default 200)")
     add_integer("--draws", 4, "random sets of heads beside each pool, and random steps of clearing (default 4)")
     what = "train a decoder bias in, N steps (100 without N), and as many steps without it (default: don't)"
@@ -56,19 +56,22 @@ def main(arguments=None):
     trained.require_a_gpn("ablate")
     task = trained.task(options.text or ())
     require_sensible(options, trained, task)
-    out = Path(options.out) if options.out else trained.out("ablate")
-    out.mkdir(parents=True, exist_ok=True)
-    with blas_threads(count_params(trained.config)):
+    out = trained.folder(options.out, "ablate")
+    with blas_threads(count_params(trained.config)), np.errstate(all="ignore"):
         summary = measure(options, trained, task)
-    print("\n".join(report.lines(summary)), flush=True)
-    files = ablation_figures.draw(summary, out)
-    write_json(out / "summary.json", summary)
-    print(f"\nfiles      {out}/: {', '.join(path.name for path in [out / 'summary.json', *files])}")
+    try:
+        files = ablation_figures.draw(summary, out)
+        write_json(out / "summary.json", summary)
+    finally:  # what was measured is told even where it can't be kept
+        print(shown("\n".join(report.lines(summary))))
+    print(f"\nfiles      {shown(out)}/: {', '.join(path.name for path in [out / 'summary.json', *files])}")
     return 0
 
 
 def require_sensible(options, trained, task):
-    """ValueError for flags that would have no effect."""
+    """ValueError for flags that would have no effect, or tell nothing."""
+    if options.window == 1:
+        raise ValueError("--window 1 is too short to tell how long a head remembers; it must be 2 or more")
     if options.window and not isinstance(task, TextTask):
         raise ValueError("--window has no effect on the corpus recall; leave it out")
     if options.decode_bias and options.text:
@@ -219,7 +222,7 @@ def second_training(options, trained, task, batches):
 def length(mean, norm):
     """The length of the mean state, and its share of a state's mean length, by name."""
     length = float(np.linalg.norm(mean))
-    return {"mean_state": length, "share_of_norm": length / norm}
+    return {"mean_state": length, "share_of_norm": length / norm if norm else 0.0}
 
 
 def tokens(batches):

@@ -36,6 +36,7 @@ _LETTERS = r"[\p{L}\p{M}\p{N}]+"
 _WORD = rf"{_LETTERS}(?:['’](?!s\b){_LETTERS})*"  # can't is one word, but Tom's names Tom
 _UNIT = regex.compile(rf"{_WORD}|\S")
 _HALF = regex.compile("[\ud800-\udfff]")
+_INSIDE_A_WORD = regex.compile(r"(?<=[\p{L}\p{M}\p{N}])[\p{L}\p{M}\p{N}]")
 _INNER = regex.compile(rf"{_WORD}(?:.*{_WORD})?")  # a word without the marks around it
 
 
@@ -102,9 +103,9 @@ def question(item, encoding, longest=LONGEST):
         raise Fault("malformed (not an object)")
     before, answer = _cut(item)
     chance, distance = _chance(item, answer), item.get("distance")
-    if distance is not None and (type(distance) is not int or distance < 0):
-        raise Fault('malformed ("distance" is neither a count of tokens nor null)')
     prefix, tokens = encode(encoding, before), encode(encoding, answer)
+    if distance is not None and (type(distance) is not int or not 0 <= distance <= len(prefix)):
+        raise Fault('malformed ("distance" is neither null nor a count of tokens before)')
     if len(prefix) + len(tokens) > longest:
         raise Fault(f"over-long (more than {longest:,} tokens)")
     if "distance" not in item:
@@ -129,6 +130,8 @@ def _cut(item):
     if not text.endswith(answer):
         raise Fault('malformed ("text" does not end with "answer")')
     begin = len(text) - len(answer)
+    if _INSIDE_A_WORD.match(text, begin):
+        raise Fault('malformed ("answer" begins inside a word)')
     if text[:begin].endswith(" ") and not answer[0].isspace():
         begin -= 1  # as the tokenizer writes words
     if not text[:begin].strip():
@@ -140,9 +143,10 @@ def _chance(item, answer):
     candidates = item.get("candidates")
     if candidates is None:
         return None
-    if not isinstance(candidates, list) or answer.strip() not in [str(word).strip() for word in candidates]:
+    words = {str(word).strip() for word in candidates} if isinstance(candidates, list) else set()
+    if answer.strip() not in words:
         raise Fault('malformed ("candidates" is no list with the answer in it)')
-    return 1 / len(candidates)
+    return 1 / len(words)
 
 
 def last_mention(before, word, encoding):

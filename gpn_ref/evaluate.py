@@ -9,7 +9,6 @@ RUN is a run directory (its newest good checkpoint is used) or a checkpoint file
 """
 
 from math import isnan
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from gpn_ref import cli, cloze
 from gpn_ref.blas import blas_threads
 from gpn_ref.config import config_to_dict
 from gpn_ref.evaluation_figures import draw_positions, draw_recall
-from gpn_ref.figures import save
+from gpn_ref.figures import save, shown
 from gpn_ref.files import write_json
 from gpn_ref.measures import recall_grid, score_text
 from gpn_ref.text import corpora
@@ -45,10 +44,10 @@ def parser():
         parser.add_argument(flag, type=kind, metavar=metavar, help=text, **more)
 
     add("--window", cli.integer(1, 10**7), "N", "tokens of a sequence (default: as in training)")
-    what = f"tokens of text, at most, but one sequence (default {TOKENS:,})"
+    what = f"tokens of text at most, but no less than one sequence (default {TOKENS:,})"
     add("--tokens", cli.integer(1), "N", what, default=TOKENS)
-    what = "UTF-8 files to measure on (default: the validation text of RUN)"
-    add("--text", cli.path, "FILE", what, nargs="+", default=[])
+    what = "a UTF-8 file to measure on, and again for more (default: the validation text of RUN)"
+    add("--text", cli.path, "FILE", what, action="append", default=[])
     what = 'passages whose last word is to be told, a line each: {"text": ...}; lambada: LAMBADA, downloaded once'
     add("--cloze", cli.path, "FILE", f"{what} (default: the cloze set of the corpus, where it has one)")
     what = "of a run on the recall task: also with more pairs and longer gaps than in training"
@@ -68,15 +67,11 @@ def main(arguments=None):
             f"--recall needs a model trained on the recall task, but {trained.path} was trained on "
             f"{trained.own_task.name}; python -m gpn_ref.train_tiny --corpus recall trains one"
         )
-    batches = task.windows(options.window or trained.checkpoint.train_config.window, options.tokens)
     cloze_set = find_questions(options.cloze, task)
-    out = Path(options.out or trained.out("evaluate"))
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"--out {out} is a file; it must be a folder, there or not")
-    out.mkdir(parents=True, exist_ok=True)
+    out = trained.folder(options.out, "evaluate")
     try:
-        with blas_threads(sum(value.size for value in trained.checkpoint.params.values())):
-            return evaluate(options, trained, task, batches, cloze_set, out)
+        with blas_threads(sum(value.size for value in trained.checkpoint.params.values())), np.errstate(all="ignore"):
+            return evaluate(options, trained, task, cloze_set, out)
     except MemoryError as error:
         error.add_note("a smaller --window needs less")
         raise
@@ -91,17 +86,16 @@ def find_questions(file, task):
     return f"the cloze set of {task.name}", task.cloze_questions(), {}
 
 
-def evaluate(options, trained, task, batches, cloze_set, out):
-    """Measure, print as it comes, and write when all is measured."""
+def evaluate(options, trained, task, cloze_set, out):
+    """Measure, write, print."""
     label = trained.path.resolve().name
-    print(f"{'model':13} {trained.describe()}")
+    size = options.window or trained.checkpoint.train_config.window, options.tokens
     summary = {
         "command": vars(options) | {"run": str(options.run)},
         "model": {"described": trained.describe(), **config_to_dict(trained.config)},
     }
-    score = score_text(trained.bound, batches, task.encoding)
+    score = score_text(trained.bound, task.windows(*size), task.target_bytes(*size))
     summary["text"] = summarize_text(task, score, options.seed)
-    print_text(summary["text"])
     figures = {"loss_by_position": draw_positions(label, summary["text"], trained.checkpoint.train_config.window)}
 
     name, questions, faults = cloze_set
@@ -109,22 +103,30 @@ def evaluate(options, trained, task, batches, cloze_set, out):
         answers = cloze.ask(trained.bound, questions)
         summary["cloze"] = {"name": name, "chance": answers.chance, "faults": faults}
         summary["cloze"]["by_distance"] = answers.estimates(options.seed)
-        print_cloze(summary["cloze"])
 
     if options.recall or isinstance(task, RecallTask):
         summary["recall"] = summarize_recall(trained.own_task, trained.bound, options)
-        print_recall(summary["recall"])
         figures["recall"] = draw_recall(label, summary["recall"])
 
-    paths = [path for name, figure in figures.items() for path in save(figure, out / name)]
-    write_json(out / "summary.json", summary)
-    print(f"\n{'files':13} {out}/: " + ", ".join(path.name for path in [out / "summary.json", *paths]))
+    try:
+        paths = [path for name, figure in figures.items() for path in save(figure, out / name)]
+        write_json(out / "summary.json", summary)
+    finally:  # what was measured is told even where it can't be kept
+        print(f"{'model':13} {shown(trained.describe())}")
+        print_text(summary["text"])
+        if "cloze" in summary:
+            print_cloze(summary["cloze"])
+        if "recall" in summary:
+            print_recall(summary["recall"])
+    print(f"\n{'files':13} {shown(out)}/: " + ", ".join(path.name for path in [out / "summary.json", *paths]))
     return 0
 
 
-def told(estimate, form=".4g"):
+def told(estimate, form="#.4g"):
     """An estimate with its interval: `1.225 [1.171, 1.279]`."""
-    value, low, high = (f"{number:{form}}" for number in (estimate["value"], *estimate["interval"]))
+    numbers = (estimate["value"], *estimate["interval"])
+    form = ",.0f" if max(numbers) >= 1000 else form
+    value, low, high = (f"{number:{form}}" for number in numbers)
     return f"{value} [{low}, {high}]" if low != "nan" else f"{value} [one sequence]"
 
 
@@ -156,7 +158,7 @@ def print_text(text):
     by_position = text["by_position"]
     count = f"{text['sequences']:,} sequence{'s' * (text['sequences'] > 1)}"
     size = f"{text['tokens']:,} tokens, {text['bytes']:,} bytes, in {count}"
-    print(f"{'text':13} {text['name']}: {size} of up to {by_position['last'][-1]:,} tokens")
+    print(f"{'text':13} {shown(text['name'])}: {size} of up to {by_position['last'][-1]:,} tokens")
     for name, unit in (("loss", "nats per token"), ("perplexity", ""), ("bits_per_byte", "")):
         print(f"{name.replace('_', ' '):13} {told(text[name])} {unit}".rstrip())
     print(f"{'speed':13} {text['tokens_per_second']:,.0f} tokens a second\n")
@@ -181,7 +183,7 @@ def context_sentences(context):
         return ["A window of fewer than 4 tokens is too short to tell whether the model uses its context."]
     first, second, hidden = (difference(estimate) for estimate in context.values())
     value, (low, high) = context["more_without_first_half"].values()
-    verdict = "no use of that half can be told"
+    verdict = "one sequence tells nothing" if isnan(low) else "no use of that half can be told"
     if low > 0 and value > NOTHING:
         verdict = "the model uses that half"
     elif high < 0 and value < -NOTHING:
@@ -196,7 +198,7 @@ def context_sentences(context):
 def difference(more):
     """`0.27 [0.18, 0.37] nats more`, or less, and whether chance does such a thing."""
     value, (low, high) = more["value"], more["interval"]
-    chance = "" if low > 0 or high < 0 else " (may be chance)"
+    chance = " (may be chance)" if low <= 0 <= high else ""
     if value < 0:
         more = {"value": -value, "interval": [-high, -low]}
     return f"{told(more, 'z.3f')} nats {'less' if value < 0 else 'more'}{chance}"
@@ -208,7 +210,7 @@ def difference(more):
 def print_cloze(found):
     groups = found["by_distance"]
     chance = "" if found["chance"] is None else f"; chance {found['chance']:.3g}"
-    print(f"\n{'last words':13} {found['name']}: {groups['all']['passages']:,} passages{chance}")
+    print(f"\n{'last words':13} {shown(found['name'])}: {groups['all']['passages']:,} passages{chance}")
     for line in cloze.describe_faults(found["faults"]):
         print(f"{'':13} left out: {line}")
     print(f"\n{'since the last mention':24} {'passages':>9}   {'right':22} perplexity")

@@ -1,6 +1,7 @@
 """What all figures share: colours that every kind of eye and a grey printer tell apart, sizes, and how to save one."""
 
 import io
+import logging
 import warnings
 from itertools import cycle
 
@@ -23,6 +24,7 @@ def styles():
 
 def new_figure(title, rows=1, columns=1, width=7.0, height=4.5):
     """A figure and its axes ((rows, columns) of them, or one alone), in inches, legible on a slide."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # where it can keep no cache, say
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -69,11 +69,13 @@ def write_json(path, record):
 
 def _plain(value):
     if isinstance(value, dict):
-        return {str(name): _plain(part) for name, part in value.items()}
+        return {_plain(str(name)): _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if hasattr(value, "tolist"):  # of NumPy
         return _plain(value.tolist())
+    if isinstance(value, str):  # the name of a file may hold bytes that are no text
+        return value.encode("utf-8", "backslashreplace").decode()
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

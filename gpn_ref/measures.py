@@ -10,7 +10,6 @@ from tqdm import tqdm
 
 from gpn_ref.statistics import interval
 from gpn_ref.text.recall import recall_evaluation
-from gpn_ref.text.tokenizer import byte_lengths
 
 BATCH_TOKENS = 4096  # of an evaluation's batch: many enough for fast products, few enough for the memory
 PART = 2**16  # logits that a cross entropy turns to float64 at once: few enough for the cache
@@ -30,6 +29,12 @@ def cross_entropy(logits, targets):
     return nll.reshape(targets.shape)
 
 
+def require_finite(nll):
+    """ValueError if a cross entropy is not finite."""
+    if not np.isfinite(nll).all():
+        raise ValueError("the model's numbers overflow on this text: a loss is not finite, and nothing can be measured")
+
+
 def perplexity(loss):
     """exp of a loss in nats per token; a model that has run wild gets the largest power that is finite."""
     return math.exp(min(loss, 700.0))
@@ -38,10 +43,11 @@ def perplexity(loss):
 class Validation:
     """Validation text as a list of batches: inputs (B, T) and targets (B, T), each row scored from the zero state."""
 
-    def __init__(self, batches, encoding):
+    def __init__(self, batches, n_bytes):
+        """`n_bytes`: of each batch (B), the bytes of each row's targets."""
         self.batches = batches
         self.size = sum(targets.size for _, targets in batches)
-        self.bytes = sum(int(byte_lengths(targets, encoding).sum()) for _, targets in batches)
+        self.bytes = sum(int(of_batch.sum()) for of_batch in n_bytes)
 
     def loss(self, bound):
         """Mean cross entropy of a bound model in nats per token."""
@@ -151,20 +157,24 @@ class TextScore:
         return {f"more_{name}": estimate(nats, seed=seed) for name, nats in more.items()}
 
 
-def score_text(bound, batches, encoding):
-    """The TextScore of a bound model on a list of inputs (B, T) and targets (B, T), each row from the zero state."""
+def score_text(bound, batches, n_bytes):
+    """The TextScore of a bound model on a list of inputs (B, T) and targets (B, T), each row from the zero state.
+
+    `n_bytes`: of each batch (B), the bytes of each row's targets. ValueError where the model's numbers overflow.
+    """
     score = TextScore(max(targets.shape[1] for _, targets in batches))
     total = sum(targets.size for _, targets in batches)
     bound.forward(batches[0][0][:1, :1])  # a first call may load compiled code, which is no part of the speed
     with tqdm(total=total, desc="scoring", unit=" tokens", unit_scale=True, disable=None, leave=False) as progress:
-        for inputs, targets in batches:
+        for (inputs, targets), of_batch in zip(batches, n_bytes, strict=True):
             began = perf_counter()
             nll = cross_entropy(bound.forward(inputs).logits, targets)
             score.seconds += perf_counter() - began
+            require_finite(nll)
             T, half = targets.shape[1], None
             if T >= 4:
                 half = cross_entropy(bound.forward(inputs[:, T // 2 :]).logits, targets[:, T // 2 :])
-            score.add(nll, byte_lengths(targets, encoding).sum(axis=1), half)
+            score.add(nll, of_batch, half)
             progress.update(targets.size)
     return score
 

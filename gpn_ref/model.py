@@ -136,15 +136,20 @@ class BoundModel:
         """Logits (..., V) that the decoder makes of hidden (..., D), a predicted state or anything in its place."""
         self._require_a_gpn("decode")
         hidden, D = np.asarray(hidden), self._config.d_state
-        if hidden.dtype.kind != "f" or hidden.shape[-1:] != (D,) or not np.isfinite(hidden).all():
-            raise ValueError(f"hidden must hold finite numbers, (..., {D}); it is {hidden.dtype} {hidden.shape}")
-        return decode_forward(self._engine.params, hidden.astype(self._dtype))[0]
+        with np.errstate(over="ignore"):  # what float32 can't hold is told below
+            rounded = hidden.astype(self._dtype) if hidden.dtype.kind == "f" else hidden
+        if hidden.dtype.kind != "f" or hidden.shape[-1:] != (D,) or not np.isfinite(rounded).all():
+            raise ValueError(
+                f"hidden must hold finite numbers of {self._dtype}, (..., {D}); it is {hidden.dtype} {hidden.shape}"
+            )
+        return decode_forward(self._engine.params, rounded)[0]
 
     def trace(self, inputs, state=None, interventions=None, keep=NAMES) -> Trace:
         """The forward pass by the reference, whatever the backend: inputs (B, T) -> what went on inside.
 
         `keep` names the arrays to return, all by default; `interventions` says what to change on the way.
         """
+        keep = (keep,) if isinstance(keep, str) else tuple(keep)
         self._require_a_gpn("trace")
         inputs = self._tokens("inputs", inputs, ("B", "T"))
         state = self._state("state", state, len(inputs))
@@ -152,7 +157,7 @@ class BoundModel:
             if name not in NAMES:
                 raise ValueError(f"a trace has no {name!r:.60}; it has {', '.join(NAMES)}")
         change = self._interventions(interventions, len(inputs))
-        return window_trace(self._engine.params, self._config, inputs, state, change, tuple(keep))
+        return window_trace(self._engine.params, self._config, inputs, state, change, keep)
 
     def in_training(self, train_config: TrainConfig) -> tuple[dict[str, np.ndarray], AdamW]:
         """The parameters themselves, not a copy, and an optimizer for them: for a learner, which changes both."""
@@ -210,14 +215,17 @@ class BoundModel:
         if not isinstance(given, Interventions | None):
             raise ValueError(f"interventions is a {type(given).__name__}; it must be an Interventions or None")
         D, H = self._config.d_state, self._config.n_heads
-        wanted = {"offset": ("f", (D,), "numbers"), "no": ("b", (H,), "bool"), "at": ("iu", (batch_size,), "integers")}
+        wanted = {
+            "offset": ("f", (D,), f"finite numbers of {self._dtype}"),
+            "no": ("b", (H,), "bool"),
+            "at": ("iu", (batch_size,), "integers"),
+        }
         found = {}
         for name in [field.name for field in fields(Interventions) if given and getattr(given, field.name) is not None]:
             value = np.asarray(getattr(given, name))
             kinds, shape, what = next(wanted[part] for part in name.split("_") if part in wanted)
-            if value.dtype.kind not in kinds or value.shape != shape or not np.isfinite(value).all():
-                raise ValueError(
-                    f"{name} is {value.dtype} of shape {value.shape}; it must be finite {what} of shape {shape}"
-                )
-            found[name] = value.astype(self._dtype) if kinds == "f" else value
+            with np.errstate(over="ignore"):  # what float32 can't hold is told below
+                found[name] = value.astype(self._dtype) if kinds == "f" == value.dtype.kind else value
+            if value.dtype.kind not in kinds or value.shape != shape or not np.isfinite(found[name]).all():
+                raise ValueError(f"{name} is {value.dtype} of shape {value.shape}; it must be {what}, shape {shape}")
         return Interventions(**found)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gpn_ref import cli
-from gpn_ref.config import DEFAULTS, ModelConfig
+from gpn_ref.config import DEFAULTS, ModelConfig, config_to_dict
 from gpn_ref.files import TRAINED
 from gpn_ref.model import BACKENDS, load_model
 from gpn_ref.text.corpora import whole_files
@@ -27,13 +27,20 @@ class Trained:
     def __init__(self, path, backend=None, prog="gpn_ref"):
         self.path, self._prog = Path(path), prog
         self.run = RunDirectory(path) if self.path.is_dir() else None
-        self.checkpoint = self.run.latest_checkpoint(self.warn) if self.run else read_checkpoint(path)
+        self.checkpoint = self.run.latest_checkpoint(self.warn, self._check) if self.run else read_checkpoint(path)
         if self.checkpoint is None:
             raise ValueError(f"{path} has no checkpoint yet")
         self.config = self.checkpoint.model_config
         self.encoding = self.checkpoint.encoding()
         self.model = load_model(self.config, backend)
         self.bound = self.model.bind(self.checkpoint.params)
+
+    def _check(self, path, checkpoint):
+        """ValueError for a checkpoint that lies in another run's directory."""
+        model = self.run.config.get("model") if isinstance(self.run.config, dict) else None
+        own = config_to_dict(checkpoint.model_config)
+        if isinstance(model, dict) and {"architecture": "gpn"} | model != own:  # files of old do not name it
+            raise ValueError(f"{path} is of another run: its model is not that of {self.run.config_path}")
 
     def warn(self, line):
         print(f"{self._prog}: {line}", file=sys.stderr)
@@ -45,6 +52,14 @@ class Trained:
         if self.path.parent.name == "checkpoints":
             return self.path.parent.parent / f"{command}-{self.path.stem}"
         return Path("runs") / f"{self.path.stem}-{command}"
+
+    def folder(self, out, command):
+        """The folder for a command's files, `out` or else `self.out(command)`, made if it is not there."""
+        folder = Path(out) if out else self.out(command)
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"{folder} is a file; --out must be a folder, there or not")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def describe(self):
         """What this is, in a line."""
@@ -107,7 +122,8 @@ class Trained:
 def add_arguments(parser, command):
     """The arguments that all commands on a trained model share; `command` names the folder of its files."""
     add_run(parser)
-    place = f"folder for its files (default: RUN/{command}; of a checkpoint file, runs/NAME-{command})"
+    place = f"default: RUN/{command}; of a checkpoint file, runs/NAME-{command}"
+    place = f"folder for its files, which replace those of the same names ({place})"
     parser.add_argument("--out", type=cli.path, metavar="DIR", help=place)
     add_backend(parser)
 

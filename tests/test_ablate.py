@@ -134,8 +134,11 @@ def test_what_cannot_be(trained, capsys, tmp_path):
     file = tmp_path / "file"
     file.write_text("text", encoding="utf-8")
     assert_one_line(call(capsys, ablate, tmp_path / "none"), "none: No such file or directory")
-    assert_one_line(call(capsys, ablate, trained.path, "--out", file), "file: File exists")
-    assert_one_line(call(capsys, ablate, trained.path, "--window", 9999), "a window of 9999 needs 10000")
+    assert_one_line(call(capsys, ablate, trained.path, "--out", file), "file is a file; --out must be a folder")
+    assert_one_line(
+        call(capsys, ablate, trained.path, "--window", 1), "--window 1 is too short to tell how long a head"
+    )
+    assert_one_line(call(capsys, ablate, trained.path, "--window", 9999), "sequences of 9,999 tokens need 10,000")
     assert_one_line(call(capsys, ablate, trained.path, "--decode-bias", 0), "0 is too small; it must be 1 or more")
     assert_one_line(call(capsys, ablate, "--decode-bias", trained.path), "is not a whole number")
     flags = ["--decode-bias", 1, "--text", file]

@@ -169,9 +169,15 @@ def test_a_file_in_the_format_of_lambada(tmp_path):
         ({"text": "a kite", "answer": " "}, 'malformed ("answer" is no word)'),
         ({"text": "a kite", "answer": None}, 'malformed ("answer" is no word)'),
         ({"text": "a kite.", "answer": " kite"}, 'malformed ("text" does not end with "answer")'),
-        ({"text": "a kite", "distance": -1}, 'malformed ("distance" is neither a count of tokens nor null)'),
-        ({"text": "a kite", "distance": 2.5}, 'malformed ("distance" is neither a count of tokens nor null)'),
-        ({"text": "a kite", "distance": True}, 'malformed ("distance" is neither a count of tokens nor null)'),
+        ({"text": "a kite", "distance": -1}, 'malformed ("distance" is neither null nor a count of tokens before)'),
+        (
+            {"text": "a kite", "distance": 2.5},
+            'malformed ("distance" is neither null nor a count of tokens before)',
+        ),
+        (
+            {"text": "a kite", "distance": True},
+            'malformed ("distance" is neither null nor a count of tokens before)',
+        ),
         ({"text": "a kite", "candidates": []}, 'malformed ("candidates" is no list with the answer in it)'),
         ({"text": "a kite", "candidates": "kite"}, 'malformed ("candidates" is no list with the answer in it)'),
         ({"text": "a kite", "candidates": ["hat"]}, 'malformed ("candidates" is no list with the answer in it)'),
@@ -305,3 +311,22 @@ def test_the_shipped_model_answers_541_of_560():
     answers = ask(trained.bound, read_questions(DATA / "stories" / "cloze.jsonl", trained.encoding)[0])
     assert answers.correct.sum() == pytest.approx(541, abs=2)  # another machine rounds otherwise
     assert (len(answers.correct), answers.chance) == (560, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"answer": "at"}, 'malformed ("answer" begins inside a word)'),
+        ({"distance": 10**30}, 'malformed ("distance" is neither null nor a count of tokens before)'),
+        ({"distance": 12}, 'malformed ("distance" is neither null nor a count of tokens before)'),
+    ],
+)
+def test_what_a_line_cannot_mean(more, fault):
+    with pytest.raises(Fault) as caught:
+        question({"text": "Tom had the hat"} | more, BYTES)
+    assert str(caught.value) == fault
+
+
+def test_a_candidate_that_comes_twice_counts_once():
+    item = {"text": "Tom had the hat", "candidates": ["hat", " hat", "kite"]}
+    assert question(item, BYTES).chance == 0.5

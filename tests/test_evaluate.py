@@ -3,13 +3,14 @@
 import hashlib
 import json
 import math
+import os
 import re
 import resource
 import shutil
 
 import numpy as np
 import pytest
-from commands import assert_one_line, call, run
+from commands import assert_one_line, call, run, start
 from small_runs import new_trainer
 
 from gpn_ref import evaluate
@@ -58,8 +59,8 @@ def read(path):
 def test_the_loss_is_that_of_validation(trained, capsys):
     printed, summary = evaluated(capsys, trained)
     model = Trained(trained)
-    batches = model.task().windows(12, 2**20)
-    validation = Validation(batches, model.encoding)
+    task = model.task()
+    validation = Validation(task.windows(12, 2**20), task.target_bytes(12, 2**20))
     text = summary["text"]
     assert text["loss"]["value"] == pytest.approx(validation.loss(model.bound), rel=1e-9)
     assert text["perplexity"]["value"] == pytest.approx(math.exp(text["loss"]["value"]))
@@ -186,8 +187,9 @@ def estimate(value, low, high):
 
 
 def test_differences_in_words():
-    assert told(estimate(1.22499, 1.2, 1.3)) == "1.225 [1.2, 1.3]"
-    assert told(estimate(2.0, math.nan, math.nan)) == "2 [one sequence]"
+    assert told(estimate(1.22499, 1.2, 1.3)) == "1.225 [1.200, 1.300]"
+    assert told(estimate(2.0, math.nan, math.nan)) == "2.000 [one sequence]"
+    assert told(estimate(583_312.0, 583_000.2, 583_500.0)) == "583,312 [583,000, 583,500]"
     assert told(estimate(-0.0001, -0.001, 0.0002), "z.3f") == "0.000 [-0.001, 0.000]"
     assert difference(estimate(0.27, 0.18, 0.37)) == "0.270 [0.180, 0.370] nats more"
     assert difference(estimate(-0.27, -0.37, -0.18)) == "0.270 [0.180, 0.370] nats less"
@@ -203,7 +205,7 @@ def test_differences_in_words():
         (estimate(3e-7, 1e-7, 5e-7), "cost 0.000 [0.000, 0.000] nats more: no use of that half can be told."),
         (
             estimate(0.2, math.nan, math.nan),
-            "(may be chance): no use of that half can be told.",
+            "cost 0.200 [one sequence] nats more: one sequence tells nothing.",
         ),
     ],
 )
@@ -231,7 +233,10 @@ def test_which_positions_are_printed(T, firsts):
     ("flags", "message"),
     [
         (["--window", 0], "argument --window: 0 is too small"),
-        (["--window", 10_000], "tokens, but a window of 10000 needs 10001: give more text or a smaller window"),
+        (
+            ["--window", 10_000],
+            "cats has 87 tokens to measure on, but sequences of 10,000 tokens need 10,001: ",
+        ),
         (["--tokens", 0], "argument --tokens: 0 is too small"),
         (["--tokens", "many"], "argument --tokens: 'many' is not a whole number"),
         (["--seed", -1], "argument --seed: -1 is too small"),
@@ -243,7 +248,7 @@ def test_which_positions_are_printed(T, firsts):
         (["--text", "{folder}/empty"], "{folder}/empty is empty; it must hold UTF-8 text"),
         (["--text", "{folder}/binary"], "{folder}/binary is a binary file: byte 1 is 0"),
         (["--text", "{folder}"], "{folder}: Is a directory"),
-        (["--out", "{folder}/binary"], "--out {folder}/binary is a file; it must be a folder"),
+        (["--out", "{folder}/binary"], "{folder}/binary is a file; --out must be a folder, there or not"),
         (["--out", "{folder}/binary/x"], "{folder}/binary/x: Not a directory"),
         (["--out", "{folder}/taken"], "{folder}/taken/summary.json: it is no regular file"),
     ],
@@ -274,6 +279,50 @@ def test_bad_runs(trained, capsys, tmp_path):
     assert_one_line(call(capsys, evaluate, tmp_path / "none"), "none: No such file or directory")
     assert_one_line(call(capsys, evaluate, tmp_path), "is not a run directory: it has no config.json")
     assert not out.exists()
+
+
+def test_the_bytes_are_those_of_the_file_whatever_the_window(trained, capsys, tmp_path):
+    """A byte without a token is written with three: a window that begins inside of one must not count its digits."""
+    text = "日本語🙂 the cat sat. " * 40
+    (tmp_path / "emoji.txt").write_text(text, encoding="utf-8")
+    counts = {}
+    for window in (1, 2, 3, 7, 20):
+        _, summary = evaluated(capsys, trained, "--text", tmp_path / "emoji.txt", "--window", window)
+        counts[window] = summary["text"]["bytes"], summary["text"]["tokens"]
+    n_bytes = len(text.encode())
+    assert counts[1][0] == counts[2][0] == n_bytes
+    assert all(n_bytes - 3 * window <= found <= n_bytes for window, (found, _) in counts.items())
+
+
+def test_names_that_are_no_text(trained, capsys, tmp_path):
+    """A file's name may hold any bytes; they are written out where text must be."""
+    name = os.fsdecode(b"bad\xff.txt")
+    (tmp_path / name).write_text("the cat sat on the mat. " * 9, encoding="utf-8")
+    out = tmp_path / os.fsdecode(b"out\xff")
+    result = call(capsys, evaluate, trained, "--text", tmp_path / name, "--out", out)
+    assert result.status == 0, result
+    summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    assert summary["text"]["name"].endswith("bad\\udcff.txt") and "bad\\udcff.txt" in result.out
+
+
+def test_a_reader_that_leaves_loses_nothing(trained, tmp_path):
+    process = start("evaluate", trained, "--out", tmp_path / "out", "--backend", "numpy")
+    process.stdout.close()
+    process.wait()
+    process.stderr.close()
+    assert process.returncode == 141
+    assert (tmp_path / "out/summary.json").is_file()
+
+
+def test_checkpoints_of_another_run_are_named(trained, capsys, tmp_path):
+    shutil.copytree(trained, tmp_path / "copy")
+    other = new_trainer(tmp_path / "other", steps=4, model="gpn")
+    other.train()
+    shutil.rmtree(tmp_path / "copy/checkpoints")
+    shutil.copytree(other.run.path / "checkpoints", tmp_path / "copy/checkpoints")
+    result = call(capsys, evaluate, tmp_path / "copy")
+    assert "is of another run: its model is not that of" in result.err
+    assert_one_line(result, "none of the 2 checkpoints in")
 
 
 def test_a_text_that_is_gone(capsys, tmp_path):

@@ -18,11 +18,19 @@ from gpn_ref.measures import (
     spans,
 )
 from gpn_ref.text.recall import RecallConfig
-from gpn_ref.text.tokenizer import encoding_from_ranks
+from gpn_ref.text.tokenizer import byte_lengths, encoding_from_ranks
 from gpn_ref.text.trigram import Trigram
 
 ENCODING = encoding_from_ranks({bytes([value]): value for value in range(256)})
 END = 256
+
+
+def row_bytes(batches, encoding=ENCODING):
+    return [byte_lengths(targets, encoding).sum(axis=1) for _, targets in batches]
+
+
+def scored(bound, batches, encoding=ENCODING):
+    return score_text(bound, batches, row_bytes(batches, encoding))
 
 
 def bound_model():
@@ -49,7 +57,8 @@ def test_validation_is_the_mean_loss_of_the_model_and_bits_count_text_bytes():
     tokens = rng.integers(0, 256, (700, 9))
     tokens[::3, 4] = END
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    validation = Validation([(inputs[:300], targets[:300]), (inputs[300:], targets[300:])], ENCODING)
+    batches = [(inputs[:300], targets[:300]), (inputs[300:], targets[300:])]
+    validation = Validation(batches, row_bytes(batches))
     loss = validation.loss(bound_model())
     assert loss == pytest.approx(bound_model().loss_and_grads(inputs, targets).loss, rel=1e-5)
     n_bytes = (targets != END).sum()
@@ -60,7 +69,8 @@ def test_validation_is_the_mean_loss_of_the_model_and_bits_count_text_bytes():
 def test_the_trigram_scores_the_same_targets_row_by_row():
     rows = np.array([[END, 97, 98, 97], [END, 98, 97, 98]])
     trigram = Trigram([END, 97, 98, 97, 98], 258)
-    validation = Validation([(rows[:, :-1], rows[:, 1:])], ENCODING)
+    batches = [(rows[:, :-1], rows[:, 1:])]
+    validation = Validation(batches, row_bytes(batches))
     expected = np.mean([trigram.nll(rows[0]), trigram.nll(rows[1])])
     assert validation.trigram_loss(trigram) == pytest.approx(expected)
 
@@ -97,7 +107,7 @@ def counting(rows, T, first=0):
 
 
 def test_the_loss_at_each_position_is_known():
-    score = score_text(Counting(), [counting(3, 24), counting(2, 24)], ENCODING)
+    score = scored(Counting(), [counting(3, 24), counting(2, 24)])
     np.testing.assert_array_equal(score.positions.spans, [(t, t + 1) for t in range(24)])
     count, mean, error = score.positions.statistics()
     np.testing.assert_array_equal(count, 5)
@@ -122,7 +132,7 @@ def test_the_loss_at_each_position_is_known():
 
 
 def test_sequences_of_different_lengths():
-    score = score_text(Counting(), [counting(3, 9), counting(1, 4), counting(2, 3)], ENCODING)
+    score = scored(Counting(), [counting(3, 9), counting(1, 4), counting(2, 3)])
     count, mean, error = score.positions.statistics()
     np.testing.assert_array_equal(count, [6, 6, 6, 4, 3, 3, 3, 3, 3])
     np.testing.assert_allclose(mean, known_loss(np.arange(9)), rtol=1e-6)
@@ -155,7 +165,7 @@ class Uniform:
 
 
 def test_all_tokens_alike_have_the_perplexity_of_their_number():
-    estimates = score_text(Uniform(), [counting(4, 10)], ENCODING).estimates()
+    estimates = scored(Uniform(), [counting(4, 10)]).estimates()
     assert estimates["perplexity"]["value"] == pytest.approx(258)
     assert estimates["perplexity"]["interval"] == pytest.approx([258, 258])
     assert estimates["bits_per_byte"]["value"] == pytest.approx(log(258) / log(2))  # each token here is a byte
@@ -165,7 +175,7 @@ def test_bits_per_byte_count_the_bytes_of_the_targets_only():
     encoding = encoding_from_ranks({bytes([value]): value for value in range(128)} | {"é".encode(): 128, b" caf": 129})
     byte = encoding.n_vocab - 1
     tokens = np.array([[65, 129, 128, byte, 12, 3, 66]])  # A| caf é, one byte as three tokens, B: 4 + 2 + 1 + 1 bytes
-    score = score_text(Uniform(), [(tokens[:, :-1], tokens[:, 1:])], encoding)
+    score = scored(Uniform(), [(tokens[:, :-1], tokens[:, 1:])], encoding)
     assert score.estimates()["bytes"] == 8
     assert score.estimates()["bits_per_byte"]["value"] == pytest.approx(6 * log(258) / log(2) / 8)
 
@@ -186,16 +196,16 @@ def test_a_planted_use_of_the_context_is_found():
     rng = np.random.default_rng(0)
     halves = np.array([rng.permutation(256)[:8] for _ in range(20)])
     rows = np.concatenate([halves, halves, halves[:, :1]], axis=1)
-    score = score_text(Copying(), [(rows[:, :-1], rows[:, 1:])], ENCODING)
+    score = scored(Copying(), [(rows[:, :-1], rows[:, 1:])])
     context = score.context()
     assert context["more_without_first_half"]["value"] == pytest.approx(log(258), rel=1e-3)
     assert context["more_than_first_quarter"]["interval"] == pytest.approx([-log(258)] * 2, rel=1e-3)
-    context = score_text(Uniform(), [(rows[:, :-1], rows[:, 1:])], ENCODING).context()
+    context = scored(Uniform(), [(rows[:, :-1], rows[:, 1:])]).context()
     assert [estimate["value"] for estimate in context.values()] == pytest.approx([0, 0, 0])
 
 
 def test_one_sequence_has_no_interval_and_no_error():
-    score = score_text(Counting(), [counting(1, 8)], ENCODING)
+    score = scored(Counting(), [counting(1, 8)])
     assert np.isnan(score.estimates()["perplexity"]["interval"]).all()
     assert np.isnan(score.positions.statistics()[2]).all()
 
@@ -204,8 +214,8 @@ def test_the_score_of_a_model_is_its_validation_loss():
     rng = np.random.default_rng(0)
     tokens = rng.integers(0, 256, (90, 21))
     batches = [(tokens[:50, :-1], tokens[:50, 1:]), (tokens[50:, :-1], tokens[50:, 1:])]
-    estimate = score_text(bound_model(), batches, ENCODING).estimates()["loss"]
-    assert estimate["value"] == pytest.approx(Validation(batches, ENCODING).loss(bound_model()), rel=1e-12)
+    estimate = scored(bound_model(), batches).estimates()["loss"]
+    assert estimate["value"] == pytest.approx(Validation(batches, row_bytes(batches)).loss(bound_model()), rel=1e-12)
     assert estimate["interval"][0] < estimate["value"] < estimate["interval"][1]
 
 
@@ -259,3 +269,12 @@ def test_fewer_rows_of_long_sequences():
     assert recall_rows(RecallConfig(pairs=4), 0) == 256
     assert recall_rows(RecallConfig(pairs=4), 10_000) == 7
     assert recall_rows(RecallConfig(pairs=4), 10**6) == 1
+
+
+def test_numbers_that_overflow_are_told_and_nothing_is_measured():
+    class Wild:
+        def forward(self, inputs):
+            return SimpleNamespace(logits=np.full((*inputs.shape, 258), np.nan, np.float32))
+
+    with pytest.raises(ValueError, match="the model's numbers overflow on this text: a loss is not finite"):
+        scored(Wild(), [counting(1, 8)])

@@ -4,12 +4,10 @@ RUN is a run directory (its newest good checkpoint is used) or a checkpoint file
 Prints the tables, and writes summary.json, each figure as PNG and SVG, and report.html, one file that needs no other.
 """
 
-from pathlib import Path
-
 import numpy as np
 
 from gpn_ref import cli
-from gpn_ref.figures import image
+from gpn_ref.figures import image, shown
 from gpn_ref.files import atomic_write, write_json
 from gpn_ref.inspect.figures import figures
 from gpn_ref.inspect.findings import structures
@@ -36,10 +34,12 @@ def parser():
     def add(flag, kind, metavar, text, **more):
         parser.add_argument(flag, type=kind, metavar=metavar, help=text, **more)
 
-    add("--tokens", cli.integer(1), "N", "tokens to measure, at most (default 100000)", default=100_000)
+    what = "tokens to measure at most, but no less than one sequence (default 100000)"
+    add("--tokens", cli.integer(1), "N", what, default=100_000)
     how_long = f"tokens of a sequence (default {LENGTH}, or all of a shorter text)"
     add("--length", cli.integer(1), "N", f"{how_long}; those of the recall task have their own length")
-    add("--text", cli.path, "FILE", "UTF-8 files to measure on (default: the run's own validation text)", nargs="+")
+    what = "a UTF-8 file to measure on, and again for more (default: the run's own validation text)"
+    add("--text", cli.path, "FILE", what, action="append")
     what = f"what to show word by word, up to {PASSAGE} tokens (default: the first document's beginning)"
     add("--passage", cli.text, "TEXT", what)
     return parser
@@ -52,20 +52,19 @@ def main(arguments=None):
     task = trained.task(options.text or ())
     batches = task.windows(options.length or default_length(task), options.tokens)
     passage = chosen_passage(trained, batches, options.passage)
-    folder = Path(options.out) if options.out else trained.out("inspect")
-    folder.mkdir(parents=True, exist_ok=True)
-
-    summary = measure(trained, batches, passage, training_counts(trained, options.text, task))
+    folder = trained.folder(options.out, "inspect")
+    with np.errstate(all="ignore"):
+        summary = measure(trained, batches, passage, training_counts(trained, options.text, task))
     summary["structures"] = structures(summary)
     images = {}
     for name, figure in figures(summary).items():
         for kind in ("png", "svg"):
             images[name] = image(figure, kind)
             write(folder / f"{name}.{kind}", images[name])
-    write(folder / "report.html", as_html(summary, images).encode("utf-8"))
+    write(folder / "report.html", as_html(summary, images).encode("utf-8", "backslashreplace"))
     write_json(folder / "summary.json", summary)
-    print(as_text(summary))
-    print(f"\nreport     {folder / 'report.html'}")
+    print(shown(as_text(summary)))
+    print(f"\nreport     {shown(folder / 'report.html')}")
     return 0
 
 

@@ -22,7 +22,7 @@ def number(effect, name):
         return ""
     change, *interval = values(effect)
     n = digits(values(effect), name)
-    return f"{change:+.{n}f}" + (" [{:+.{n}f}, {:+.{n}f}]".format(*interval, n=n) if interval else "")
+    return f"{change:+.{n}f}" + (" [{:+.{n}f}, {:+.{n}f}]".format(*interval, n=n) if interval else " [one sequence]")
 
 
 def spread(changes, name):
@@ -73,7 +73,8 @@ def happens(effect, name):
     """What becomes of the loss or the accuracy: it rises, it falls, or nothing can be told."""
     change, *interval = values(effect)
     if not interval:
-        return f"the {name} changes by {number(effect, name)}{UNITS[name]} (one sequence tells no interval)"
+        n = digits([change], name)
+        return f"the {name} changes by {change:+.{n}f}{UNITS[name]} (one sequence tells no interval)"
     if interval[0] <= 0 <= interval[1]:
         return f"no change of the {name} that can be told from 0 ({number(effect, name)})"
     n = digits(values(effect), name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpn_ref import random_state
 from gpn_ref.inspect.horizons import Retention, head_lives, lags_up_to
-from gpn_ref.measures import BATCH_TOKENS, cross_entropy
+from gpn_ref.measures import BATCH_TOKENS, cross_entropy, require_finite
 from gpn_ref.model import Interventions
 from gpn_ref.statistics import interval
 from gpn_ref.text.recall import recall_evaluation
@@ -85,7 +85,10 @@ def changed(bound, change=None):
 def score(logits_of, rows):
     """(2, B, T): nats of each target that counts, and 1 for each question that is answered right; 0 elsewhere."""
     logits = logits_of(rows.inputs)
-    nll = cross_entropy(logits, rows.targets) if rows.is_text else np.zeros(rows.inputs.shape)
+    nll = np.zeros(rows.inputs.shape)
+    if rows.is_text:
+        nll = cross_entropy(logits, rows.targets)
+        require_finite(nll)
     return np.stack([nll, rows.asked & (logits.argmax(axis=-1) == rows.targets)])
 
 

@@ -113,7 +113,7 @@ def draw_horizons(found):
     for panel in panels:
         panel.grid(alpha=0.3)
         if len(lags):
-            panel.set_xscale("log")
+            panel.set(xscale="log", xlim=(0.8, 1.25 * lags[-1]))  # also where there is no number to draw
             panel.xaxis.set_major_formatter("{x:g}")
         else:
             panel.text(0.5, 0.7, "sequences of one token have no lag", transform=panel.transAxes, ha="center")

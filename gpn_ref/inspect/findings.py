@@ -96,10 +96,9 @@ def of_default_token(summary):
         f"{len(top)} tokens are among those of the mean embedding (0 of 10)."
     )
     by = [n for n, cosine in zip(tokens, default["running_cosine"], strict=True) if cosine >= REACHED]
-    reached = f"by token {by[0]:,}" if by else f"not by token {tokens[-1]:,}"
-    lines.append(
-        f"The mean of a sequence's first states reaches a cosine of {REACHED} with it {reached} (by token 10)."
-    )
+    reached = f"has reached a cosine of {REACHED} with it by token"
+    reached = f"{reached} {by[0]:,}" if by else f"has not {reached.removeprefix('has ')} {tokens[-1]:,}"
+    lines.append(f"The mean of a sequence's first states {reached} (the paper's: by token 10).")
     return lines
 
 

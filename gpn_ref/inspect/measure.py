@@ -33,7 +33,10 @@ def measure(trained, batches, passage, counts):
     with tqdm(total=2 * tokens, desc="looking inside", unit=" tokens", disable=None, leave=False) as progress:
         states = StatePass(config, batches)
         for inputs, _ in batches:
-            states.add(bound.forward(inputs).hidden)
+            hidden = bound.forward(inputs).hidden
+            if not np.isfinite(hidden).all():
+                raise ValueError("the model's numbers overflow on this text: a state is not finite")
+            states.add(hidden)
             progress.update(inputs.size)
         inside = InsidePass(config, trained.checkpoint.params, states, batches)
         for inputs, targets in batches:

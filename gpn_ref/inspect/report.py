@@ -75,6 +75,7 @@ def about(summary):
         f"D {model['d_state']:,}, {memory}, {layers}.",
         f"Measured on {model['tokens']:,} tokens in {model['sequences']:,} sequences of up to {length}, each from the "
         f"zero state. It was trained on windows of {model['trained_on_windows_of']}.",
+        "A number in brackets is the paper's, of its model of 130M parameters.",
     ]
 
 

@@ -22,7 +22,8 @@ class Interventions:
     no_write: np.ndarray | None = None  # (H): these heads write nothing (β = 0); what they hold only decays
     no_read: np.ndarray | None = None  # (H): their share of every read is 0, after the norm over all heads
     no_past: np.ndarray | None = None  # (H): they lose what they hold before each write
-    clear_at: np.ndarray | None = None  # (B) integers: the step before whose write all heads lose it; -1: never
+    clear_at: np.ndarray | None = None  # (B) integers: the step before whose write all heads lose it; -1, or any
+    # other that the window does not have: never
 
 
 class Trace(NamedTuple):

@@ -88,7 +88,11 @@ def shakespeare():
 def lambada():
     """The file of LAMBADA's passages, JSON lines, as it was used for GPT-2; downloaded at its first use."""
     path = cache_folder() / "lambada_test.jsonl"
-    download(path=path, **LAMBADA)
+    try:
+        download(path=path, **LAMBADA)
+    except OSError as error:
+        error.add_note("a copy of it that is here already can be given by its name")
+        raise
     return path
 
 

@@ -70,12 +70,29 @@ class TextTask:
 
     def validation(self, train_config):
         """At most VALIDATION_TOKENS of the text held back, in windows as long as those of training."""
-        return measures.Validation(self.windows(train_config.window, VALIDATION_TOKENS), self.encoding)
+        size = train_config.window, VALIDATION_TOKENS
+        return measures.Validation(self.windows(*size), self.target_bytes(*size))
 
     def windows(self, window, n_tokens):
         """At most `n_tokens` of the text held back: a list of inputs (B, window) and targets (B, window)."""
+        return self._windows(self.validation_tokens, window, n_tokens)
+
+    def target_bytes(self, window, n_tokens):
+        """The bytes of the targets of each row of these windows, a list of (B).
+
+        They are counted in the whole text: a window may begin inside of a byte that is written with three tokens.
+        """
+        lengths = byte_lengths(self.validation_tokens, self.encoding)
+        return [targets.sum(axis=1) for _, targets in self._windows(lengths, window, n_tokens)]
+
+    def _windows(self, tokens, window, n_tokens):
+        if len(tokens) <= window:
+            raise ValueError(
+                f"{self.name} has {len(tokens):,} tokens to measure on, but sequences of {window:,} tokens need "
+                f"{window + 1:,}: give more text or ask for shorter ones"
+            )
         batch_size, limit = max(1, measures.BATCH_TOKENS // window), max(1, n_tokens // window)
-        return validation_windows(self.validation_tokens, self.validation_starts, batch_size, window, limit)
+        return validation_windows(tokens, self.validation_starts, batch_size, window, limit)
 
     def questions(self, bound):
         """What the model answers of the cloze set, a `measures.Answers`, or None without one."""
@@ -117,11 +134,15 @@ class RecallTask:
         return RecallBatches(self.config, train_config)
 
     def validation(self, train_config):
-        return measures.Validation(self.windows(), self.encoding)
+        return measures.Validation(self.windows(), self.target_bytes())
 
     def windows(self, window=None, n_tokens=VALIDATION_TOKENS):
         """Sequences of each gap in training, a batch a gap; they are as long as the task makes them."""
         return list(self._sequences(n_tokens))
+
+    def target_bytes(self, window=None, n_tokens=VALIDATION_TOKENS):
+        """The bytes of the targets of each of these sequences, a list of (B)."""
+        return [byte_lengths(targets, self.encoding).sum(axis=1) for _, targets in self.windows(window, n_tokens)]
 
     def questions(self, bound):
         rows = measures.recall_rows(self.config, max(self.asked_gaps))

@@ -50,7 +50,12 @@ def row(loss, accuracy=None, random=(), **more):
             "no change of the accuracy that can be told from 0 (-0.10 [-0.20, +0.00])",
             "-0.10 [-0.20, +0.00]",
         ),
-        ("loss", effect(1.5), "the loss changes by +1.500 nats a token (one sequence tells no interval)", "+1.500"),
+        (
+            "loss",
+            effect(1.5),
+            "the loss changes by +1.500 nats a token (one sequence tells no interval)",
+            "+1.500 [one sequence]",
+        ),
     ],
 )
 def test_a_change_in_words_and_in_numbers(name, given, words, shown):
@@ -138,7 +143,7 @@ def test_the_table_has_a_column_only_for_what_there_is():
     assert report.changes_table(summary) == [
         "                         loss, nats a token       random sets",
         "slow heads stop writing  +0.500 [+0.400, +0.600]  +0.100",
-        "slow heads stop writing  +0.250",
+        "slow heads stop writing  +0.250 [one sequence]",
     ]
 
 

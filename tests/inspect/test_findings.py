@@ -65,7 +65,7 @@ def test_sentences_carry_the_numbers():
     assert "ratio is 20 % of the dimensions" in line and "too few" not in line
     first, second, third = findings.of_default_token(summary)
     assert "80 % as long" in first and "says: ␣the .. Its" in second and "correlation of 0.400" in second
-    assert third.endswith("reaches a cosine of 0.98 with it by token 5 (by token 10).")
+    assert third.endswith("has reached a cosine of 0.98 with it by token 5 (the paper's: by token 10).")
     lines = findings.of_horizons(summary)
     assert "cosine of 0.700" in lines[0] and "2 tokens apart 0.600 and 0.00" in lines[0]
     assert lines[1] == "1 fast head: 1/e life 2.00 tokens (6 of 1 to 3)."

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -11,10 +12,12 @@ from commands import assert_one_line, call, run, start
 from small_runs import new_trainer
 
 import gpn_ref.inspect.__main__ as inspect
+from gpn_ref import ablate, evaluate
 from gpn_ref.files import TRAINED
 from gpn_ref.inspect.summary import visible, words
 from gpn_ref.text.tokenizer import encode
 from gpn_ref.trained import Trained
+from gpn_ref.training.checkpoint import read_checkpoint, write_checkpoint
 
 FIGURES = {"geometry", "default-token", "horizons"}
 OF_HEADS = {"heads", "retrieval", "eigenvalues"}
@@ -217,8 +220,8 @@ def test_bad_input_is_one_line(run_of, tmp_path, capsys):
         (["--tokens", 0], "argument --tokens: 0 is too small; it must be 1 or more"),
         (["--length", "x"], "argument --length: 'x' is not a whole number"),
         (["--text", tmp_path / "none.txt"], "none.txt: No such file or directory"),
-        (["--text", text, "--length", 300], "a window of 300 needs 301"),
-        (["--out", text], "text.txt: File exists"),
+        (["--text", text, "--length", 300], "has 3 tokens to measure on, but sequences of 300 tokens need 301"),
+        (["--out", text], "text.txt is a file; --out must be a folder, there or not"),
         (["--backend", "cudda"], "unknown backend 'cudda'"),
     ]:
         assert_one_line(call(capsys, inspect, path, *flags), message)
@@ -261,3 +264,33 @@ def test_a_killed_run_leaves_no_half_file(tmp_path):
         data = path.read_bytes()
         assert data.startswith((b"\x89PNG", b"<?xml", b"<!DOCTYPE", b"{"))
         assert data.endswith((b"IEND\xaeB`\x82", b"</svg>\n", b"</html>\n", b"}\n"))
+
+
+@pytest.fixture
+def changed_copy(tmp_path):
+    """A function that writes a copy of the model that ships with its parameters changed."""
+
+    def write(change):
+        checkpoint = read_checkpoint(TRAINED)
+        params = {name: change(name, value).astype(np.float32) for name, value in checkpoint.params.items()}
+        write_checkpoint(tmp_path / "changed.safetensors", replace(checkpoint, params=params))
+        return tmp_path / "changed.safetensors"
+
+    return write
+
+
+def test_a_model_whose_states_are_all_zero(changed_copy, tmp_path, capsys):
+    path = changed_copy(lambda name, value: 0 * value)
+    for command in (evaluate, inspect, ablate):
+        flags = ["--tokens", 500, "--out", tmp_path / command.PROG.split(".")[-1]]
+        result = call(capsys, command, path, *flags)
+        assert (result.status, result.err) == (0, ""), result
+        json.loads((flags[-1] / "summary.json").read_text(encoding="utf-8"))
+
+
+def test_a_model_whose_numbers_overflow_is_one_line(changed_copy, tmp_path, capsys):
+    path = changed_copy(lambda name, value: value * np.float32(1e18))
+    for command in (evaluate, inspect, ablate):
+        result = call(capsys, command, path, "--tokens", 500, "--out", tmp_path / "out")
+        assert_one_line(result, "the model's numbers overflow on this text")
+        assert result.err.count("\n") == 1 and list((tmp_path / "out").iterdir()) == []

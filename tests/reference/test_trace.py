@@ -173,11 +173,14 @@ def test_decode_is_the_decoder():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (Interventions(no_read=[True]), r"no_read is bool of shape \(1,\); it must be finite bool of shape \(3,\)"),
-        (Interventions(no_past=[0, 1, 2]), r"no_past is int64 of shape \(3,\); it must be finite bool"),
-        (Interventions(ground_offset=[0.0]), r"ground_offset is float64 of shape \(1,\); .* numbers of shape \(7,\)"),
+        (Interventions(no_read=[True]), r"no_read is bool of shape \(1,\); it must be bool, shape \(3,\)"),
+        (Interventions(no_past=[0, 1, 2]), r"no_past is int64 of shape \(3,\); it must be bool"),
+        (
+            Interventions(ground_offset=[0.0]),
+            r"ground_offset is float64 of shape \(1,\); .* numbers of float64, shape \(7,\)",
+        ),
         (Interventions(decode_offset=[np.nan] * 7), r"decode_offset is float64 of shape \(7,\); it must be finite"),
-        (Interventions(clear_at=[0.0] * 3), r"clear_at is float64 .* integers of shape \(3,\)"),
+        (Interventions(clear_at=[0.0] * 3), r"clear_at is float64 .* integers, shape \(3,\)"),
         ({"no_read": [0]}, r"interventions is a dict; it must be an Interventions or None"),
     ],
 )
@@ -192,6 +195,27 @@ def test_bad_names_and_vectors_are_named():
     with pytest.raises(ValueError, match=r"a trace has no 'keys'; it has grounded, predicted"):
         bound.trace(drawn.inputs, keep=("keys",))
     for vector in (np.zeros(6), np.full(7, np.inf), np.zeros(7, int)):
-        with pytest.raises(ValueError, match=r"hidden must hold finite numbers, \(\.\.\., 7\); it is"):
+        with pytest.raises(ValueError, match=r"hidden must hold finite numbers of float64, \(\.\.\., 7\); it is"):
             bound.decode(vector)
     assert isinstance(bound.trace(drawn.inputs).state, State)
+
+
+def test_names_to_keep_may_be_one_or_a_generator():
+    drawn, bound = at()
+    for keep in ("beta", iter(["beta"]), ["beta"]):
+        trace = bound.trace(drawn.inputs, keep=keep)
+        assert trace.beta is not None and trace.decay is None
+
+
+def test_what_float32_cannot_hold_is_named():
+    drawn, _ = at()
+    params = {name: value.astype(np.float32) for name, value in drawn.params.items()}
+    bound, large = load_model(CONFIG, "numpy").bind(params), np.full(7, 1e300)
+    with pytest.raises(
+        ValueError, match=r"hidden must hold finite numbers of float32, \(\.\.\., 7\); it is float64 \(7,\)"
+    ):
+        bound.decode(large)
+    with pytest.raises(
+        ValueError, match=r"decode_offset is float64 of shape \(7,\); it must be finite numbers of float32"
+    ):
+        bound.trace(drawn.inputs, None, Interventions(decode_offset=large))
