@@ -39,15 +39,39 @@ def baseline_like(name, config, n_layers=None):
     Widths keep the proportions of the paper's models (Transformer: F about 8/3 d; GDN: H·K = d, H·U = 2 d, F about
     11/6 d); d is the one that comes nearest, then F makes up for the rest. ValueError if so many layers don't fit.
     """
-    n_layers, wanted = n_layers or LAYERS[name], count_params(config)
+    n_layers = n_layers or LAYERS[name]
     make = {"transformer": _transformer, "gdn": _gdn}[name]
     sizes = [make(config.vocab_size, d, n_layers) for d in range(STEP, config.d_state + 8 * STEP, STEP)]
+    return _fitted(sizes, count_params(config))
+
+
+def deeper(config, n_layers):
+    """The GPN of `n_layers` layers with about the parameters of `config`: a narrower state.
+
+    D is the one that comes nearest with H and F in proportion, as the paper has it; then F makes up for the rest.
+    ValueError if so many layers don't fit.
+    """
+    if n_layers == config.n_layers:
+        return config
+    widths = range(STEP, config.d_state + STEP, STEP)
+    return _fitted([_narrower(config, n_layers, d) for d in widths], count_params(config))
+
+
+def _fitted(sizes, wanted):
+    """The nearest to `wanted` parameters of the configurations `sizes`, and F such that they come nearer still."""
     nearest = min(sizes, key=lambda size: abs(count_params(size) - wanted))
     unit = count_params(replace(nearest, d_ffn=nearest.d_ffn + 1)) - count_params(nearest)
     d_ffn = nearest.d_ffn + round((wanted - count_params(nearest)) / unit)
     if d_ffn < 1 or abs(count_params(fitted := replace(nearest, d_ffn=d_ffn)) - wanted) > wanted / 50:
-        raise ValueError(f"a {name} of {n_layers} layers cannot have about {wanted:,} parameters; take fewer layers")
+        what = f"a {nearest.name} of {nearest.n_layers} layers"
+        raise ValueError(f"{what} cannot have about {wanted:,} parameters; take fewer layers")
     return fitted
+
+
+def _narrower(config, n_layers, d):
+    share = d / config.d_state
+    heads = {"n_heads": max(1, round(share * config.n_heads))} if config.n_heads else {}
+    return replace(config, n_layers=n_layers, d_state=d, d_ffn=max(1, round(share * config.d_ffn)), **heads)
 
 
 def _transformer(vocab_size, d, n_layers):

@@ -4,7 +4,7 @@ import pytest
 
 from gpn_ref.config import PAPER_BASELINES, PRESETS
 from gpn_ref.parameters import count_params, init_params
-from gpn_ref.sizes import baseline_like, choose_model
+from gpn_ref.sizes import baseline_like, choose_model, deeper
 
 
 @pytest.mark.parametrize("preset", ["mini", "tiny", "small", "paper-1layer"])
@@ -17,6 +17,16 @@ def test_they_are_as_large(preset, name, layers):
     assert config.vocab_size == PRESETS[preset].vocab_size
     assert count_params(config) == pytest.approx(count_params(PRESETS[preset]), rel=0.005)
     assert config.d_ffn >= config.d_model  # and have kept the shape of the paper's
+
+
+@pytest.mark.parametrize("preset", ["nano", "mini", "tiny", "small", "paper-1layer"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+def test_a_deeper_gpn_is_narrower_and_as_large(preset, layers):
+    config = PRESETS[preset]
+    found = deeper(config, layers)
+    assert found.n_layers == layers and (found.d_key, found.d_value) == (config.d_key, config.d_value)
+    assert count_params(found) == pytest.approx(count_params(config), rel=0.01)
+    assert (found == config) if layers == 1 else (found.d_state < config.d_state and found.n_heads <= config.n_heads)
 
 
 def test_the_papers_counts():

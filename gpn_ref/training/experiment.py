@@ -76,16 +76,21 @@ class Experiment:
         }
 
 
-def new_experiment(choices):
-    """The Experiment of `choices`, a dict; what it lacks comes from DEFAULTS."""
+def new_experiment(choices, task=None, model_config=None):
+    """The Experiment of `choices`, a dict; what it lacks comes from DEFAULTS.
+
+    A `task` that is already loaded, and a `model_config` of sizes of its own, take the place of those chosen.
+    """
     choices = DEFAULTS | choices
     files = choices["text"]
     name = Path(files[0]).stem if files else choices["corpus"]
-    task = load_task(name, files, choices["vocab_size"], recall=recall_config(choices))
+    task = task or load_task(name, files, choices["vocab_size"], recall=recall_config(choices))
     choices["window_start"] = choices["window_start"] or task.window_start
     known = {field.name for field in fields(TrainConfig)}
     train_config = TrainConfig(**{name: value for name, value in choices.items() if name in known})
-    model_config = choose_model(choices["preset"], choices["model"], choices["layers"], task.encoding.n_vocab)
+    model_config = model_config or choose_model(
+        choices["preset"], choices["model"], choices["layers"], task.encoding.n_vocab
+    )
     choices["corpus"] = None if files else name
     corpus = {"name": name, "files": files, "checksum": task.checksum()}
     choices |= {"model": model_config.name, "layers": model_config.n_layers}

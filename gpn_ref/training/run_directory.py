@@ -84,7 +84,7 @@ class RunDirectory:
         require_free(path)
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+        lock = hold(path)
         try:
             require_free(path)  # still
         except InUse:
@@ -112,7 +112,7 @@ class RunDirectory:
 
     def __enter__(self):
         """Keep other processes from training here until the block, or this process, ends; InUse if one does."""
-        self._lock = self._lock or _lock(self.path)
+        self._lock = self._lock or hold(self.path)
         return self
 
     def __exit__(self, *exception):
@@ -256,8 +256,11 @@ def require_free(path):
         raise InUse(f"{path} is not empty; --out must name a new or empty directory")
 
 
-def _lock(path):
-    """The directory's open `.lock`: the system lets go of it when the process ends, however that ends."""
+def hold(path):
+    """The directory's open `.lock`: the system lets go of it when the process ends, however that ends.
+
+    InUse if another process holds it.
+    """
     file = open(path / ".lock", "ab")
     try:
         if fcntl:

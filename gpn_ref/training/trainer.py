@@ -65,13 +65,13 @@ class Trainer:
     def finished(self):
         return self.step == self.train_config.steps
 
-    def train(self, should_stop=lambda: False):
-        """Train to the last step, or until `should_stop()`, and save.
+    def train(self, should_stop=lambda: False, progress=None):
+        """Train to the last step, or until `should_stop()`, and save. `progress` is shown the steps; None: a bar.
 
         Diverged if the loss, the gradient or a parameter is no longer finite; nothing of that step is kept.
         """
         # what overflows ends as a loss that is not finite
-        with np.errstate(all="ignore"), self._progress() as bar:
+        with np.errstate(all="ignore"), self._progress() if progress is None else progress as bar:
             if self.saved_step is None:
                 self._record({"step": 0, "tokens": 0} | self._evaluate(bar))
                 self._save()
