@@ -68,7 +68,7 @@ def parser():
     text = "gpn+m: with a memory (default); as large: gpn, without one, and the baselines transformer and gdn"
     add_one_of("model", list(MODELS), "NAME", text)
     add_one_of("preset", list(PRESETS), "NAME", f"sizes: {', '.join(PRESETS)}")
-    add_integer("layers", "layers (default: the preset's)")
+    add_integer("layers", "layers (default: the preset's, 12 of the transformer, 10 of the gdn)")
     add_integer("steps", "optimizer steps")
     add_integer("batch-size", "sequences a step")
     add_integer("window", "tokens of a sequence a step")
