@@ -1,6 +1,6 @@
 """The paper's table in small: its five models, and three that it lacks, equally large and trained alike.
 
-Every model chooses its learning rate from the same three, on stories with one seed and half of the steps; then it is
+Every model chooses its learning rate from the same four, on stories with one seed and half of the steps; then it is
 trained with three seeds on stories, Python's documentation and the recall task. Each run is a run directory in
 DIR/cells. Ctrl-C finishes the step and saves; the same command goes on with what is missing, after a kill too.
 It prints the table, and writes it as Markdown, CSV and JSON, with a figure of the losses.
@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
+from tqdm import tqdm
+
 from gpn_ref import cli
 from gpn_ref.config import config_to_dict
 from gpn_ref.figures import save
@@ -23,7 +25,7 @@ from gpn_ref.reproduction import paper_sizes
 from gpn_ref.reproduction.cells import cell_experiment, load_tasks, read_result, run_cell
 from gpn_ref.reproduction.figures import draw_losses
 from gpn_ref.reproduction.plan import FULL, QUICK, size_rows, sweep_cells, table_cells
-from gpn_ref.reproduction.progress import Progress, duration, estimate_seconds
+from gpn_ref.reproduction.progress import Progress, duration, estimate_seconds, tokens_per_second
 from gpn_ref.reproduction.report import csv_text, markdown, md_table, models_table, told_run
 from gpn_ref.reproduction.table import rate_of, run_record, sweep_of, tabulate
 from gpn_ref.training.interrupts import Interrupts
@@ -87,7 +89,8 @@ class Reproduction:
     """A plan and its folder, with the tasks and the models' sizes, which all of its cells share."""
 
     def __init__(self, folder, plan):
-        self.folder, self.cells, self.plan_path, self.plan = folder, folder / "cells", folder / "plan.json", plan
+        self.folder, self.cells, self.plan = folder, folder / "cells", plan
+        self.plan_path, self.speeds_path = folder / "plan.json", folder / "speeds.json"
         self.tasks = load_tasks(plan)
         self.sizes = size_rows(plan, {corpus: task.encoding.n_vocab for corpus, task in self.tasks.items()})
 
@@ -137,7 +140,22 @@ class Reproduction:
         return sweep + [(cell, cell.learning_rate and read_result(self.cells, cell)) for cell in cells]
 
     def tabulate(self):
-        return tabulate(self.plan, self.sizes, [run_record(*run) for run in self.runs()])
+        return tabulate(self.plan, self.sizes, [run_record(*run) for run in self.runs()], self.speeds())
+
+    def speeds(self):
+        """Row -> tokens per second in training, as `time_rows` left it; None if it did not yet."""
+        try:
+            speeds = json.loads(self.speeds_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return speeds if isinstance(speeds, dict) and speeds.keys() == set(self.plan.rows) else None
+
+    def time_rows(self):
+        """Time steps of all rows one after another: what else the machine does then is the same for all."""
+        cells = table_cells(self.plan, dict.fromkeys(self.plan.rows, self.plan.rates[0]))
+        first = {cell.row: cell for cell in reversed(cells)}  # of each row
+        rows = tqdm(self.plan.rows, desc="timing", unit=" rows", disable=None, leave=False)
+        write_json(self.speeds_path, {row: tokens_per_second(self.experiment(first[row])) for row in rows})
 
     def to_do(self):
         return [cell for cell, result in self.runs() if result is None]
@@ -181,6 +199,8 @@ class Reproduction:
         with Interrupts() as stop, Progress(seconds, n_cells - len(cells)) as progress:
             while (cells := self.to_do()) and self.train(cells[0], stop, progress):
                 pass
+        if not self.to_do() and not self.speeds():
+            self.time_rows()
         table = self.tabulate()
         paths = self.write(table)
         if table["missing"]:

@@ -32,4 +32,4 @@ def table(result, plan=FULL):
     """The table of a plan; `result` makes of a cell what it came to, None for one that is not done."""
     cells = sweep_cells(plan) + table_cells(plan, dict.fromkeys(plan.rows, RATE))
     sizes = size_rows(plan, {corpus: VOCAB_SIZES[corpus] for corpus in plan.corpora})
-    return tabulate(plan, sizes, [run_record(cell, result(cell)) for cell in cells])
+    return tabulate(plan, sizes, [run_record(cell, result(cell)) for cell in cells], dict.fromkeys(plan.rows, 5000.0))

@@ -65,7 +65,7 @@ def test_it_trains_every_cell_and_tells_each(alone):
     assert re.match(rf"{N_CELLS} of {N_CELLS} runs to do, about \d+", printed)
     assert [int(n) for n in re.findall(rf"^\[(\d+)/{N_CELLS}\] ", printed, re.MULTILINE)] == list(range(1, N_CELLS + 1))
     assert {path.name for path in folder.iterdir()} == {
-        *("table.md", "table.csv", "table.json", "loss.png", "loss.svg", "plan.json", "cells", ".lock")
+        *("table.md", "table.csv", "table.json", "loss.png", "loss.svg", "plan.json", "speeds.json", "cells", ".lock")
     }
     assert (folder / "table.md").read_text(encoding="utf-8") in printed
     assert {run["status"] for run in runs(folder)} == {"finished"}
@@ -81,6 +81,19 @@ def test_the_chosen_rates_are_those_of_the_lowest_loss_and_trained_with(alone):
         assert content["learning_rate"] == losses[min(losses)]
         trained = {run["learning_rate"] for run in table["runs"] if run["row"] == row and not run["sweep"]}
         assert trained == {content["learning_rate"]}
+
+
+def test_speeds_are_timed_together_at_the_end_and_again_if_lost(alone, capsys, monkeypatch, tmp_path):
+    folder = copy(alone, tmp_path)
+    speeds = json.loads((folder / "speeds.json").read_text(encoding="utf-8"))
+    table = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+    assert speeds == {row: content["tokens_per_second"] for row, content in table["rows"].items()}
+    assert all(speed > 0 for speed in speeds.values())
+    for damaged in ("", "[]", '{"gpn": 3}'):
+        (folder / "speeds.json").write_text(damaged, encoding="utf-8")
+        monkeypatch.setattr(reproduce, "tokens_per_second", lambda experiment: 1234.5)
+        assert call(capsys, reproduce, "--out", folder).status == 0
+        assert set(json.loads((folder / "speeds.json").read_text(encoding="utf-8")).values()) == {1234.5}
 
 
 def test_csv_json_and_the_page_agree(alone):

@@ -69,7 +69,7 @@ class Plan:
     rows: tuple[str, ...] = tuple(ROWS)
     corpora: tuple[str, ...] = ("stories", "python-docs", "recall")
     seeds: tuple[int, ...] = (0, 1, 2)
-    rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)  # peak learning rates to choose from; one alone needs no sweep
+    rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3, 8e-3)  # peak learning rates to choose from; one alone needs no sweep
     sweep_steps: int = DEFAULTS["steps"] // 2
     choices: dict = field(default_factory=lambda: {"evaluate_every": 50})  # often enough for a curve
 

@@ -1,5 +1,6 @@
 """How long it takes: seconds of each cell from a few measured steps, and a bar over all cells with the time left."""
 
+from statistics import median
 from time import perf_counter
 
 from tqdm import tqdm
@@ -7,24 +8,33 @@ from tqdm import tqdm
 from gpn_ref.blas import blas_threads
 from gpn_ref.parameters import count_params, init_params
 
-TIMED_STEPS = 3
+TIMED_STEPS = 3  # to estimate with
+SPEED_STEPS = 25  # to tell a speed
 FORWARD = 1 / 3  # of the work of a training step: what an evaluation does with a token
 SURE = 30  # seconds after which the pace of this run is known better than the estimate
 
 
-def estimate_seconds(experiment):
-    """Seconds that a cell takes, by timing some of its steps; nothing of them is kept."""
+def time_steps(experiment, n_steps):
+    """Seconds and tokens of each of so many training steps, a list of pairs; nothing of them is kept."""
     learner = experiment.model.learner(init_params(experiment.model_config), experiment.train_config)
-    tokens, began = 0, None
+    found = []
     with blas_threads(count_params(experiment.model_config)):
-        for step in range(TIMED_STEPS + 1):
+        for _ in range(n_steps + 1):
             inputs, targets = experiment.batches.next()
+            began = perf_counter()
             learner.step(inputs, targets, 0.0)
-            if step:
-                tokens += inputs.size
-            else:  # the first one may load compiled code
-                began = perf_counter()
-    seconds = perf_counter() - began
+            found.append((perf_counter() - began, inputs.size))
+    return found[1:]  # the first one may load compiled code
+
+
+def tokens_per_second(experiment):
+    """The median over SPEED_STEPS training steps."""
+    return median(tokens / seconds for seconds, tokens in time_steps(experiment, SPEED_STEPS))
+
+
+def estimate_seconds(experiment):
+    """Seconds that a cell takes, by timing some of its steps."""
+    seconds, tokens = map(sum, zip(*time_steps(experiment, TIMED_STEPS), strict=True))
     steps = experiment.train_config.steps
     evaluations = 1 + -(-steps // experiment.evaluate_every)
     asked = sum(len(question.prefix) for question in experiment.task.cloze_questions())

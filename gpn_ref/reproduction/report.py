@@ -121,7 +121,7 @@ def models_table(table):
     head += ["tokens/s in training", "learning rate", f"sizes on {corpora[0]}"]
     lines = []
     for row in table["rows"].values():
-        state, speed = row["state"].get(corpora[0]), row["tokens_per_second"].get(corpora[0])
+        state, speed = row["state"].get(corpora[0]), row["tokens_per_second"]
         lines.append(
             [
                 row["name"],
@@ -132,7 +132,7 @@ def models_table(table):
                 row["sizes"][corpora[0]],
             ]
         )
-    note = f"State and speed are those on {corpora[0]}."
+    note = f"State and speed are those on {corpora[0]}; speeds were timed one after another when all runs were done."
     note += " The state of a Transformer++ grows with every token; the others keep theirs."
     return f"{note}\n\n{md_table(head, lines)}"
 

@@ -1,7 +1,7 @@
 """The numbers of the table: each row's, over its seeds."""
 
 import math
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 
 from gpn_ref.parameters import count_params
 from gpn_ref.reproduction.findings import findings
@@ -37,8 +37,12 @@ def run_record(cell, result):
     return {**cell._asdict(), "status": "missing", **{k: v for k, v in (result or {}).items() if k != "cell"}}
 
 
-def tabulate(plan, sizes, runs):
-    """All numbers of the table, as JSON types: sizes, corpus -> row -> configuration; runs, a list of `run_record`s."""
+def tabulate(plan, sizes, runs, speeds=None):
+    """All numbers of the table, as JSON types.
+
+    sizes: corpus -> row -> configuration; runs: a list of `run_record`s; speeds: row -> tokens per second, as they were
+    timed one after another, None if they were not.
+    """
     choices = plan.all_choices()
     table = {
         "plan": plan.record(),
@@ -48,7 +52,7 @@ def tabulate(plan, sizes, runs):
         "window": choices["window"],
         "bptt": choices["bptt"],
         "recall_chance": 1 / choices["recall_n_values"],
-        "rows": {row: _row(plan, row, sizes, runs) for row in plan.rows},
+        "rows": {row: _row(plan, row, sizes, runs, (speeds or {}).get(row)) for row in plan.rows},
         "n_cells": len(runs),
         "missing": sum(run["status"] == "missing" for run in runs),
         "diverged": [run for run in runs if run["status"] == "diverged" and not run["sweep"]],
@@ -57,7 +61,7 @@ def tabulate(plan, sizes, runs):
     return table | {"findings": findings(table)}
 
 
-def _row(plan, row, sizes, runs):
+def _row(plan, row, sizes, runs, speed):
     configs = {corpus: sizes[corpus][row] for corpus in plan.corpora}
     layers, sweep = next(iter(configs.values())).n_layers, sweep_of(row, runs)
     rate, own = rate_of(plan, sweep), [run for run in runs if run["row"] == row and not run["sweep"]]
@@ -73,7 +77,7 @@ def _row(plan, row, sizes, runs):
             for corpus, config in configs.items()
         },
         "state": {run["corpus"]: {"floats": run["state_floats"], "tokens": run["state_tokens"]} for run in known},
-        "tokens_per_second": _speeds(plan, own),
+        "tokens_per_second": speed,
         "sweep": sweep,
         "learning_rate": rate,
         "at_edge": len(sweep) > 1 and rate in (min(plan.rates), max(plan.rates)),
@@ -82,14 +86,6 @@ def _row(plan, row, sizes, runs):
             for corpus in plan.corpora
         },
     }
-
-
-def _speeds(plan, runs):
-    speeds = {
-        corpus: [run["tokens_per_second"] for run in runs if run["corpus"] == corpus and run.get("tokens_per_second")]
-        for corpus in plan.corpora
-    }
-    return {corpus: median(found) for corpus, found in speeds.items() if found}
 
 
 def _over_seeds(plan, corpus, metric, runs):

@@ -69,7 +69,7 @@ def test_the_cells_of_the_full_table():
     assert {cell.steps for cell in table} == {DEFAULTS["steps"]} == {600}
     assert {cell.learning_rate for cell in table if cell.row == "gpn"} == {4e-3}
     assert [cell.seed for cell in table] == [0] * 24 + [1] * 24 + [2] * 24
-    assert len({cell.name for cell in sweep + table}) == 96
+    assert len({cell.name for cell in sweep + table}) == 104
 
 
 def test_one_rate_needs_no_sweep():
