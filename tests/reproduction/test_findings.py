@@ -117,11 +117,11 @@ def test_runs_that_diverged_or_are_missing_are_named_and_not_compared():
 
 def test_a_rate_at_the_edge_and_layers_that_do_not_fit_are_said():
     def result(cell):
-        edge = cell.sweep and cell.row == "gpn" and cell.learning_rate == 4e-3
+        edge = cell.sweep and cell.row == "gpn" and cell.learning_rate == 8e-3
         return finished(cell, validation_loss=0.5) if edge else by_row(cell)
 
     found = table(result)["findings"]["Conditions"]
-    assert "The chosen learning rate lies at the edge of the grid for GPN 1 layer (0.004): " in found
+    assert "The chosen learning rate lies at the edge of the grid for GPN 1 layer (0.008): " in found
     assert "No chosen" not in found
     nano = replace(FULL, rows=("transformer-deep", "gpn+m-1"), choices={"preset": "nano"})
     found = table(by_row, nano)["findings"]["Conditions"]

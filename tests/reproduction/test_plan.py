@@ -64,7 +64,7 @@ def test_too_many_layers_become_as_many_as_fit():
 def test_the_cells_of_the_full_table():
     rates = dict.fromkeys(ROWS, 1e-3) | {"gpn": 4e-3}
     sweep, table = sweep_cells(FULL), table_cells(FULL, rates)
-    assert len(sweep) == 8 * 3 and len(table) == 8 * 3 * 3
+    assert len(sweep) == 8 * 4 and len(table) == 8 * 3 * 3
     assert {(cell.corpus, cell.seed, cell.steps) for cell in sweep} == {("stories", 0, 300)}
     assert {cell.steps for cell in table} == {DEFAULTS["steps"]} == {600}
     assert {cell.learning_rate for cell in table if cell.row == "gpn"} == {4e-3}

@@ -62,7 +62,7 @@ def test_the_page_shows_means_each_seed_and_what_is_lost(made_up):
     ]
     assert found["The models"]["GPN+M 1 layer"][:2] == ["367,888 (+0.00 %)", "414,544 (+0.00 %)"]
     assert found["The models"]["GPN 1 layer"][3:6] == ["256", "5,000", "0.002"]
-    assert found["Learning rates"]["GDN 1 layer"] == ["2.0000", "1.0000", "diverged", "0.002"]
+    assert found["Learning rates"]["GDN 1 layer"] == ["2.0000", "1.0000", "diverged", "2.0000", "0.002"]
 
 
 def test_the_csv_has_a_line_a_run_that_agrees_with_the_table(made_up):
