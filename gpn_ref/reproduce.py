@@ -106,7 +106,7 @@ class Reproduction:
         if path.is_file():
             try:
                 begun = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
+            except (ValueError, RecursionError):
                 begun = None
             if not isinstance(begun, dict):
                 raise ValueError(f"{path} is damaged: it is not the plan of a table")
@@ -146,7 +146,7 @@ class Reproduction:
         """Row -> tokens per second in training, as `time_rows` left it; None if it did not yet."""
         try:
             speeds = json.loads(self.speeds_path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return speeds if isinstance(speeds, dict) and speeds.keys() == set(self.plan.rows) else None
 
@@ -215,7 +215,11 @@ class Reproduction:
         began = perf_counter()
         experiment = self.experiment(cell)
         steps = partial(progress.steps, cell)
-        result = None if stop() else run_cell(self.cells, cell, experiment, stop, steps, warn)
+        try:
+            result = None if stop() else run_cell(self.cells, cell, experiment, stop, steps, warn)
+        except ValueError as error:
+            error.add_note(f"remove {self.cells / cell.name}, and it is trained again")
+            raise
         if result:
             progress.end(cell, f"{cell.name}: {told_run(result)}, {duration(perf_counter() - began)}")
         return result is not None
@@ -226,8 +230,12 @@ class Reproduction:
         for name, text in (("table.md", markdown(table)), ("table.csv", csv_text(table))):
             with atomic_write(self.folder / name) as file:
                 file.write(text)
-        figure = draw_losses(table)
-        figures = save(figure, self.folder / "loss") if figure else []
+        figures = []
+        try:
+            if figure := draw_losses(table):
+                figures = save(figure, self.folder / "loss")
+        except Exception as error:  # a picture is not worth a table
+            warn(f"cannot draw the losses: {' '.join(str(error).split())}")
         return [self.folder / name for name in ("table.md", "table.csv", "table.json")] + figures
 
 

@@ -1,6 +1,8 @@
 """Which model: a preset, or another one as large, with the same vocabulary and as nearly as possible its parameters."""
 
 from dataclasses import replace
+from itertools import count
+from math import log
 
 from gpn_ref.config import PRESETS, GDNConfig, TransformerConfig
 from gpn_ref.parameters import count_params
@@ -9,6 +11,7 @@ LAYERS = {"transformer": 12, "gdn": 10}  # the paper's
 MODELS = ("gpn+m", "gpn", *LAYERS)
 N_HEADS = 4
 STEP = 2 * N_HEADS  # of the width: rotary positions take the entries of a head in pairs
+SMALLEST = 1 / 4  # share of its proportional width that an FFN may be cut down to
 
 
 def choose_model(preset, model, layers, vocab_size):
@@ -36,36 +39,40 @@ def without_memory(config):
 def baseline_like(name, config, n_layers=None):
     """The configuration of the baseline `name` with about the parameters of `config`, a GPN's.
 
-    Widths keep the proportions of the paper's models (Transformer: F about 8/3 d; GDN: H·K = d, H·U = 2 d, F about
-    11/6 d); d is the one that comes nearest, then F makes up for the rest. ValueError if so many layers don't fit.
+    Widths are in the proportions of the paper's models, as nearly as the count allows: F about 8/3 d in a Transformer;
+    H·K = d, H·U = 2 d and F about 11/6 d in a GDN. ValueError if so many layers don't fit.
     """
-    n_layers = n_layers or LAYERS[name]
     make = {"transformer": _transformer, "gdn": _gdn}[name]
-    sizes = [make(config.vocab_size, d, n_layers) for d in range(STEP, config.d_state + 8 * STEP, STEP)]
-    return _fitted(sizes, count_params(config))
+    return _fitted(lambda d: make(config.vocab_size, d, n_layers or LAYERS[name]), count_params(config))
 
 
 def deeper(config, n_layers):
-    """The GPN of `n_layers` layers with about the parameters of `config`: a narrower state.
+    """The GPN of `n_layers` layers with about the parameters of `config`: a narrower state, with H and F in proportion.
 
-    D is the one that comes nearest with H and F in proportion, as the paper has it; then F makes up for the rest.
     ValueError if so many layers don't fit.
     """
     if n_layers == config.n_layers:
         return config
-    widths = range(STEP, config.d_state + STEP, STEP)
-    return _fitted([_narrower(config, n_layers, d) for d in widths], count_params(config))
+    return _fitted(lambda d: _narrower(config, n_layers, d), count_params(config))
 
 
-def _fitted(sizes, wanted):
-    """The nearest to `wanted` parameters of the configurations `sizes`, and F such that they come nearer still."""
-    nearest = min(sizes, key=lambda size: abs(count_params(size) - wanted))
-    unit = count_params(replace(nearest, d_ffn=nearest.d_ffn + 1)) - count_params(nearest)
-    d_ffn = nearest.d_ffn + round((wanted - count_params(nearest)) / unit)
-    if d_ffn < 1 or abs(count_params(fitted := replace(nearest, d_ffn=d_ffn)) - wanted) > wanted / 50:
-        what = f"a {nearest.name} of {nearest.n_layers} layers"
-        raise ValueError(f"{what} cannot have about {wanted:,} parameters; take fewer layers")
-    return fitted
+def _fitted(make, wanted):
+    """Of the models `make(d)`, F made to fit `wanted` parameters, the one whose F is nearest to what it was."""
+    found = {}
+    for d in count(STEP, STEP):
+        proportional = make(d)
+        unit = count_params(replace(proportional, d_ffn=proportional.d_ffn + 1)) - count_params(proportional)
+        d_ffn = proportional.d_ffn + round((wanted - count_params(proportional)) / unit)
+        if d_ffn < max(1, SMALLEST * proportional.d_ffn):
+            break
+        fitted = replace(proportional, d_ffn=d_ffn)
+        if abs(count_params(fitted) - wanted) <= wanted / 50:
+            found[abs(log(d_ffn / proportional.d_ffn))] = fitted
+    if not found:
+        layers = f"{proportional.n_layers} layer{'s' * (proportional.n_layers > 1)}"
+        other = "fewer layers or a larger preset" if proportional.n_layers > 1 else "a larger preset"
+        raise ValueError(f"a {proportional.name} of {layers} cannot have about {wanted:,} parameters; take {other}")
+    return found[min(found)]
 
 
 def _narrower(config, n_layers, d):

@@ -69,7 +69,7 @@ def test_it_trains_every_cell_and_tells_each(alone):
     }
     assert (folder / "table.md").read_text(encoding="utf-8") in printed
     assert {run["status"] for run in runs(folder)} == {"finished"}
-    assert "Transformer++ 10 layers stands for 12 layers: " in printed  # a nano model has too few parameters
+    assert re.search(r"Transformer\+\+ \d+ layers? stands for 12 layers: ", printed)  # nano has too few parameters
 
 
 def test_the_chosen_rates_are_those_of_the_lowest_loss_and_trained_with(alone):

@@ -1,6 +1,7 @@
 """One cell of the table: a run directory, trained to its end, measured, and kept as cell.json."""
 
 import json
+from math import isfinite
 from statistics import median
 
 import numpy as np
@@ -39,11 +40,39 @@ def read_result(folder, cell):
         result = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         result = None
-    if not isinstance(result, dict) or result.get("cell") != cell._asdict():
+    if not is_result(result, cell):
         raise ValueError(f"{path} is not the result of this cell; remove its folder, and it is trained again")
     return result
+
+
+def is_result(result, cell):
+    """Whether this is what a run of the cell can have come to."""
+    if not isinstance(result, dict) or result.get("cell") != cell._asdict():
+        return False
+    numbers = ["parameters", "state_floats", "state_tokens"]
+    if result.get("status") == "finished":
+        numbers += ["tokens", "validation_loss", "tokens_per_second", "perplexity", "bits_per_byte"]
+        numbers += {"stories": ["cloze_accuracy", "cloze_perplexity"], "recall": ["recall_accuracy"]}.get(
+            cell.corpus, []
+        )
+        curve = result.get("curve")
+        if not (isinstance(curve, list) and curve and all(is_point(point) for point in curve)):
+            return False
+    elif result.get("status") != "diverged":
+        return False
+    shares = [result[name] for name in ("cloze_accuracy", "recall_accuracy", "recall_untrained_gaps") if name in result]
+    values = [result.get(name) for name in numbers] + shares
+    return all(is_number(value) and value >= 0 for value in values) and all(share <= 1 for share in shares)
+
+
+def is_point(point):
+    return isinstance(point, list) and len(point) == 2 and all(map(is_number, point))
+
+
+def is_number(value):
+    return type(value) in (int, float) and isfinite(value)
 
 
 def run_cell(folder, cell, experiment, stop, progress, warn):

@@ -20,6 +20,7 @@ BESIDE_PAPER = (  # what is compared with the paper: a corpus, a metric, the pap
     ("python-docs", "perplexity", "perplexity", "Perplexity on python-docs"),
     ("stories", "cloze_accuracy", "cloze_accuracy", "Last words of stories"),
 )
+RECALLED = ("recall", "recall_accuracy", "Values recalled")
 EXTRA = ("gpn+m-decay-first", "gdn-1", "transformer-1")  # rows that are compared with the reference
 
 
@@ -80,7 +81,8 @@ def order_text(table, corpus, metric, paper_metric, words):
     values = {row: measured(table, row, corpus, metric) for row in rows}
     ranked = [row for row in rows if values[row]]
     ranked.sort(key=lambda row: values[row]["mean"], reverse=metric not in LOWER_IS_BETTER)
-    text = f"{words}, best first: " + ", ".join(f"{name[row]} {number(values[row]['mean'])}" for row in ranked) + "."
+    ranking = ", ".join(f"{name[row]} {number(values[row]['mean'], metric)}" for row in ranked)
+    text = f"{words}, of the paper's models, best first: {ranking}."
     pairs = order(values, {row: ROWS[row].paper for row in rows}, metric, paper_metric)
     if len(table["seeds"]) < 2:
         return text
@@ -105,10 +107,11 @@ def extra_text(table, row):
     if not {row, REFERENCE} <= table["rows"].keys():
         return ""
     parts = []
-    for corpus, metric, _, words in BESIDE_PAPER:
+    for corpus, metric, words in [(corpus, metric, words) for corpus, metric, _, words in BESIDE_PAPER] + [RECALLED]:
         one, other = measured(table, row, corpus, metric), measured(table, REFERENCE, corpus, metric)
         if one and other:
-            text = f"{words[0].lower()}{words[1:]} {number(one['mean'])} against {number(other['mean'])}"
+            numbers = " against ".join(number(mean, metric) for mean in (one["mean"], other["mean"]))
+            text = f"{words[0].lower()}{words[1:]} {numbers}"
             text += f", a difference of {one['mean'] - other['mean']:+.3g}"
             verdict = compare(one, other, metric)
             if verdict is not None:
@@ -146,6 +149,16 @@ def conditions(table):
                 f"{content['name']} stands for {ROWS[row].layers} layers: more layers cannot be made to fit so few "
                 "parameters."
             )
+    if len(table["plan"]["rates"]) > 1:
+        sentences.append(
+            "Each model's learning rate was chosen on stories, by the validation text that its perplexity is then told "
+            "of, and is used on every corpus."
+        )
+    if "transformer-1" in rows and "recall" in table["corpora"]:
+        sentences.append(
+            "One layer of attention sees each token alone and cannot look for the token after a key; the others meet "
+            "their neighbours in a state, a convolution or a layer below."
+        )
     edge = [f"{row['name']} ({row['learning_rate']:g})" for row in rows.values() if row["at_edge"]]
     swept = [row for row in rows.values() if len(row["sweep"]) > 1 and row["learning_rate"]]
     if edge:
@@ -167,6 +180,6 @@ def conditions(table):
     return sentences
 
 
-def number(value):
+def number(value, metric):
     """Four figures of a perplexity, two decimals of a share."""
-    return f"{value:.2f}" if abs(value) < 1 else f"{value:.4g}"
+    return f"{value:#.4g}" if metric in LOWER_IS_BETTER else f"{value:.2f}"

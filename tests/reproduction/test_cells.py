@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_up_table import finished
 from nano_plan import NANO, load_tasks
 
 from gpn_ref.reproduction.cells import cell_experiment, describe, read_result, run_cell
@@ -133,3 +134,35 @@ def test_what_is_no_result_of_the_cell_is_refused(experiment, tmp_path):
     run(other, cell, experiment, lambda: True)
     with pytest.raises(ValueError, match="was begun with other settings; remove it"):
         run(other, cell._replace(learning_rate=2e-3), experiment)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"status": None},
+        {"status": "xyz"},
+        {"curve": []},
+        {"curve": None},
+        {"curve": [[0, "a"]]},
+        {"perplexity": "abc"},
+        {"perplexity": -5},
+        {"perplexity": float("nan")},
+        {"recall_accuracy": 7.5},
+        {"recall_accuracy": None},
+        {"state_floats": "a"},
+    ],
+)
+def test_a_result_that_no_run_can_have_come_to_is_named(damage, tmp_path):
+    cell = Cell("gpn", "recall", 0, 1e-3, 8)
+    (tmp_path / cell.name).mkdir()
+    path = tmp_path / cell.name / "cell.json"
+    good = finished(cell, parameters=9, recall_accuracy=0.5, recall_untrained_gaps=0.25)
+    path.write_text(json.dumps(good), encoding="utf-8")
+    assert read_result(tmp_path, cell) == good
+    bad = {name: value for name, value in (good | damage).items() if value is not None}
+    path.write_text(json.dumps(bad), encoding="utf-8")
+    with pytest.raises(ValueError, match="cell.json is not the result of this cell; remove its folder"):
+        read_result(tmp_path, cell)
+    path.write_text("[" * 200_000, encoding="utf-8")
+    with pytest.raises(ValueError, match="cell.json is not the result of this cell; remove its folder"):
+        read_result(tmp_path, cell)

@@ -69,20 +69,23 @@ def test_what_is_said_of_a_full_table():
     assert list(found) == ["Order", "Beyond the paper", "Recall", "Conditions"]
     assert found["Order"].startswith(RULE)
     assert (
-        "Perplexity on stories, best first: Transformer++ 12 layers 16.1, GDN 10 layers 17.1, GPN+M 1 layer 18.1, "
-        "GPN+M 2 layers 18.15, GPN 1 layer 23.1. Of the paper's 10 pairs, 8 come in its order, 1 the other way round "
-        "(Transformer++ 12 layers better than GDN 10 layers), 1 tie (GPN+M 2 layers with GPN+M 1 layer)."
+        "Perplexity on stories, of the paper's models, best first: Transformer++ 12 layers 16.10, GDN 10 layers 17.10, "
+        "GPN+M 1 layer 18.10, GPN+M 2 layers 18.15, GPN 1 layer 23.10. Of the paper's 10 pairs, 8 come in its order, "
+        "1 the other way round (Transformer++ 12 layers better than GDN 10 layers), 1 tie (GPN+M 2 layers with GPN+M 1 "
+        "layer)."
     ) in found["Order"]
-    assert "Last words of stories, best first: " in found["Order"]
+    assert "Last words of stories, of the paper's models, best first: " in found["Order"]
     assert "Of the paper's 10 pairs, 0 come in its order, 10 tie (" in found["Order"]
     assert (
-        "GPN+M (decay first) 1 layer against GPN+M 1 layer: perplexity on stories 18.1 against 18.1, a difference of "
+        "GPN+M (decay first) 1 layer against GPN+M 1 layer: perplexity on stories 18.10 against 18.10, a difference of "
         "+0 with a spread of 0.2: a tie; "
     ) in found["Beyond the paper"]
     assert (
-        "GDN 1 layer against GPN+M 1 layer: perplexity on stories 12.1 against 18.1, a difference of -6 with a spread "
-        "of 0.2: better; perplexity on python-docs 12.1 against 18.1, a difference of -6 with a spread of 0.2: better; "
-        "last words of stories 0.50 against 0.50, a difference of +0 with a spread of 0: a tie."
+        "GDN 1 layer against GPN+M 1 layer: perplexity on stories 12.10 against 18.10, a difference of -6 with a "
+        "spread of 0.2: better; perplexity on python-docs 12.10 against 18.10, a difference of -6 with a spread of "
+        "0.2: better; "
+        "last words of stories 0.50 against 0.50, a difference of +0 with a spread of 0: a tie; "
+        "values recalled 0.68 against 0.68, a difference of +0 with a spread of 1.06: a tie."
     ) in found["Beyond the paper"]
     assert found["Recall"].startswith(
         "At least 0.9 of the values recalled, chance 0.0625: Transformer++ 12 layers with "
@@ -90,8 +93,11 @@ def test_what_is_said_of_a_full_table():
     assert "GPN+M 1 layer with seed 1, 2 (the others: 0.07); " in found["Recall"]
     assert "GPN 1 layer with no seed (0.07, 0.07, 0.07); " in found["Recall"]
     assert found["Conditions"] == (
-        "No chosen learning rate lies at the edge of the grid. GPN+M 2 layers is trained with the whole gradient of "
-        "its windows of 64 tokens; the paper cuts it every 512 of 2,048."
+        "Each model's learning rate was chosen on stories, by the validation text that its perplexity is then told of, "
+        "and is used on every corpus. One layer of attention sees each token alone and cannot look for the token after "
+        "a key; the others meet their neighbours in a state, a convolution or a layer below. No chosen learning rate "
+        "lies at the edge of the grid. GPN+M 2 layers is trained with the whole gradient of its windows of 64 tokens; "
+        "the paper cuts it every 512 of 2,048."
     )
 
 
@@ -110,7 +116,7 @@ def test_runs_that_diverged_or_are_missing_are_named_and_not_compared():
 
     found = table(result)["findings"]
     assert "4 can't be told, for runs are missing or diverged (" in found["Order"]
-    assert "Perplexity on python-docs, best first: " in found["Order"]
+    assert "Perplexity on python-docs, of the paper's models, best first: " in found["Order"]
     assert "10 can't be told" in found["Order"]
     assert "Diverged: gpn on stories with seed 1. Not done yet: 8 of 104 runs." in found["Conditions"]
 

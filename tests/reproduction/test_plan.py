@@ -57,7 +57,7 @@ def test_too_many_layers_become_as_many_as_fit():
     assert 1 < layers["transformer-deep"] < 12 and layers["gpn+m-2"] == 2
     sizes = size_rows(plan, VOCAB_SIZES)
     assert {of["transformer-deep"].n_layers for of in sizes.values()} == {layers["transformer-deep"]}  # of all corpora
-    with pytest.raises(ValueError, match="a gdn of 1 layers cannot have about 11,644 parameters"):
+    with pytest.raises(ValueError, match="a gdn of 1 layer cannot have about 11,644 parameters"):
         fitting_layers(replace(plan, rows=("gdn-deep",)), [1024])
 
 
