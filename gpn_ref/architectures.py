@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpn_ref.baselines import gated_deltanet, transformer
-from gpn_ref.baselines.engine import GDNEngine, TransformerEngine, with_numba
+from gpn_ref.baselines.engine import GDNEngine, TransformerEngine, with_card, with_numba
 from gpn_ref.config import GDNConfig, ModelConfig, TransformerConfig
 from gpn_ref.reference import gpn
 from gpn_ref.reference.decode import decode_forward
 from gpn_ref.training.optimizer import AdamW
 
-BACKENDS = ("numpy", "numba")
+BACKENDS = ("numpy", "numba", "cuda")
 
 
 class Reference:
@@ -59,6 +59,29 @@ def _compiled():
     return Engine
 
 
+def _needs_a_card(engine):
+    """The engine that `engine()` imports, or a ValueError that says what is missing."""
+
+    def load():
+        try:
+            import numba_cuda  # noqa: F401
+
+            from gpn_ref.fast.cuda.card import the_card
+        except (ImportError, RuntimeError) as error:  # RuntimeError: it does not find a library of CUDA's toolkit
+            needs = "backend 'cuda' needs numba-cuda (pip install -r requirements-cuda.txt), which does not import"
+            raise ValueError(f"{needs}: {str(error).splitlines()[0]}") from None
+        the_card()
+        return engine()
+
+    return load
+
+
+def _on_the_card():
+    from gpn_ref.fast.cuda.engine import Engine
+
+    return Engine
+
+
 class Architecture(NamedTuple):
     """A kind of model: what a text starts from, and what computes it."""
 
@@ -68,7 +91,10 @@ class Architecture(NamedTuple):
 
 
 ARCHITECTURES = {  # by the type of the configuration
-    ModelConfig: Architecture(gpn.initial_state, {"numpy": lambda: Reference, "numba": _needs_numba(_compiled)}),
+    ModelConfig: Architecture(
+        gpn.initial_state,
+        {"numpy": lambda: Reference, "numba": _needs_numba(_compiled), "cuda": _needs_a_card(_on_the_card)},
+    ),
     TransformerConfig: Architecture(
         transformer.initial_state,
         {"numpy": lambda: TransformerEngine, "numba": _needs_numba(lambda: with_numba(TransformerEngine))},
@@ -76,7 +102,11 @@ ARCHITECTURES = {  # by the type of the configuration
     ),
     GDNConfig: Architecture(
         gated_deltanet.initial_state,
-        {"numpy": lambda: GDNEngine, "numba": _needs_numba(lambda: with_numba(GDNEngine))},
+        {
+            "numpy": lambda: GDNEngine,
+            "numba": _needs_numba(lambda: with_numba(GDNEngine)),
+            "cuda": _needs_a_card(lambda: with_card(GDNEngine)),
+        },
     ),
 }
 

@@ -29,9 +29,9 @@ from gpn_ref.benchmarks.agreement import TOLERANCE
 from gpn_ref.benchmarks.worker import Worker, take_turns
 from gpn_ref.config import PRESETS
 from gpn_ref.files import atomic_write
-from gpn_ref.model import BACKENDS
 from gpn_ref.parameters import count_params
 
+BACKENDS = ("numpy", "numba")  # on the processor; a card has `python -m gpn_ref.fast.cuda.device_check`
 PROG = "python -m gpn_ref.bench"
 REFERENCE_ROUNDS = 2  # of the NumPy backend, at most: it takes many seconds, and is no match for the others
 PRODUCT, READ_BYTES = 4096, 1 << 30  # the machine's best: a product of this size, a sum of so many bytes

@@ -19,8 +19,7 @@ from gpn_ref.parameters import check_params
 from gpn_ref.reference.decode import decode_forward
 from gpn_ref.reference.gpn import State
 from gpn_ref.reference.trace import NAMES, Interventions, Trace, window_trace
-from gpn_ref.training.learner import Learner
-from gpn_ref.training.optimizer import AdamW
+from gpn_ref.training.learner import Learner, Training
 
 __all__ = [
     "BACKENDS",
@@ -67,6 +66,9 @@ class Model:
     def __init__(self, config, backend: str):
         self.config, self.backend = config, backend
         self._architecture = ARCHITECTURES[type(config)]
+        if backend not in self._architecture.engines:
+            there = ", ".join(self._architecture.engines)
+            raise ValueError(f"backend {backend!r} has no {config.name}; it must be one of {there}")
         self._engine = self._architecture.engines[backend]()
 
     def bind(self, params: dict[str, np.ndarray]) -> "BoundModel":
@@ -108,10 +110,7 @@ class BoundModel:
         the gradient that flows into its final state (None: zero). Windows of lengths T_i chain with scale T_i / T.
         """
         require_number("scale", scale)
-        inputs = self._tokens("inputs", inputs, ("B", "T"))
-        targets = self._tokens("targets", targets, ("B", "T"))
-        if inputs.shape != targets.shape:
-            raise ValueError(f"targets has shape {targets.shape}, but inputs has shape {inputs.shape}")
+        inputs, targets = self.checked_windows(inputs, targets)
         state = self._state("state", state, len(inputs))
         if self._architecture.growing is None:
             d_state = self._state("d_state", d_state, len(inputs))
@@ -159,9 +158,19 @@ class BoundModel:
         change = self._interventions(interventions, len(inputs))
         return window_trace(self._engine.params, self._config, inputs, state, change, keep)
 
-    def in_training(self, train_config: TrainConfig) -> tuple[dict[str, np.ndarray], AdamW]:
+    def checked_windows(self, inputs, targets) -> tuple[np.ndarray, np.ndarray]:
+        """inputs and targets as arrays (B, T) of tokens of this model, or a ValueError."""
+        inputs = self._tokens("inputs", inputs, ("B", "T"))
+        targets = self._tokens("targets", targets, ("B", "T"))
+        if inputs.shape != targets.shape:
+            raise ValueError(f"targets has shape {targets.shape}, but inputs has shape {inputs.shape}")
+        return inputs, targets
+
+    def in_training(self, train_config: TrainConfig) -> Training:
         """The parameters themselves, not a copy, and an optimizer for them: for a learner, which changes both."""
-        return self._engine.params, self._engine.AdamW(self._engine.params, train_config)
+        if hasattr(self._engine, "training"):
+            return self._engine.training(train_config)
+        return Training(self, self._engine, train_config)
 
     def _require_a_gpn(self, what):
         if not isinstance(self._config, ModelConfig):

@@ -101,15 +101,17 @@ MAY_IMPORT = {
     "random_state": set(),
     "parameters": {"config", "random_state"},
     "reference": {"config", "parameters", "reference"},
-    "fast": {"config", "parameters", "reference", "fast", "training.optimizer", "cli"},
+    "fast": {"config", "parameters", "reference", "fast", "training.optimizer", "cli", "files"},
     "baselines": {"config", "parameters", "reference", "fast", "training.optimizer", "baselines"},
 }
 BACKENDS = {"reference", "fast", "baselines"}
-MAY_IMPORT_BACKENDS = {"model", "architectures"} | BACKENDS
+MAY_IMPORT_BACKENDS = {"model", "architectures", "device check"} | BACKENDS
 
 
 def room(name):
-    """The room of a dotted module name: gpn_ref.text.batches -> text."""
+    """The room of a dotted module name: gpn_ref.text.batches -> text. The check of a card is a room within one."""
+    if name.startswith("gpn_ref.fast.cuda.device_"):
+        return "device check"
     return (name.split(".") + ["__init__"])[1]
 
 
@@ -133,9 +135,18 @@ def own_imports():
 
 def test_the_requirements_are_what_the_package_imports():
     imported = {name.split(".")[0] for _, name in imports()} - sys.stdlib_module_names - {"gpn_ref"}
-    imported -= {"llvmlite", "jax"}  # numba's own, of just the version that it wants; of a benchmark, never required
-    requirements = (ROOT / "requirements.txt").read_text(encoding="utf-8").split()
-    assert imported == {requirement.split(">=")[0] for requirement in requirements}
+    imported -= {"llvmlite", "jax", "torch"}  # numba's own, of just the version that it wants; of benchmarks only
+    distributions = {"numba_cuda": "numba-cuda", "cuda": "cuda-bindings", "nvmath": "nvmath-python"}
+    card = {name for name in distributions if name in imported}
+    assert imported - card == required("requirements.txt")
+    assert {distributions[name] for name in card} <= required("requirements-cuda.txt")
+
+
+def required(file):
+    """The names of the distributions that a file of requirements lists."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    lines = [line.split("#")[0].strip() for line in lines]
+    return {re.split("[][<>=!~ ]", line)[0] for line in lines if line}
 
 
 def test_every_room_imports_only_what_it_may():

@@ -110,6 +110,16 @@ def with_numba(engine):
     return Compiled
 
 
+def with_card(engine):
+    """The engine "cuda" of a GDN: its recurrence on the card, all else NumPy's."""
+    from gpn_ref.fast.cuda import delta
+
+    class OnTheCard(engine):
+        recurrence = gated_deltanet.Recurrence(delta.memory_forward, delta.memory_backward)
+
+    return OnTheCard
+
+
 PART = 1024  # tokens
 
 

@@ -56,7 +56,8 @@ def model_tensors(bound, inputs, targets, grads, train_config):
     logits, _, state = bound.forward(inputs)
     tokens_logits, _ = bound.step(inputs[:, 0])
     out = bound.loss_and_grads(inputs, targets)
-    params, optimizer = bound.in_training(train_config)  # from here on the parameters change
+    training = bound.in_training(train_config)  # from here on the parameters change
+    params, optimizer = training.arrays, training.optimizer
     norms, params = take_steps(lambda grads: optimizer.update(params, grads, LEARNING_RATE), lambda: params, grads)
     tensors = named(logits, out.nll, out.grads, norms, params) | {"logits of one token": tokens_logits}
     tensors |= {f"{name} state": value for name, value in state._asdict().items()}
@@ -89,7 +90,8 @@ def named(logits, nll, grads, norms, params):
 
 def worst(reference, tensors):
     """The tensor that differs most from the reference's of that name, relative to its largest entry."""
-    largest = max(float(np.abs(value).max(initial=0)) for name, value in reference.items() if is_gradient(name))
+    gradients = [value for name, value in reference.items() if is_gradient(name)]
+    largest = max((float(np.abs(value).max(initial=0)) for value in gradients), default=0.0)
     found = Worst("none", 0.0)
     for name, value in tensors.items():
         wanted, value = reference[name], np.asarray(value)

@@ -123,7 +123,8 @@ def model(backend, config, batch_size, window, only=None):
     """Times a backend: forward, loss and gradients, optimizer, the step of all these, and tokens one at a time."""
     inputs, targets = batch(config, batch_size, window)
     bound = load_model(config, backend).bind(init_params(config))
-    params, optimizer = bound.in_training(TrainConfig())
+    training = bound.in_training(TrainConfig())
+    params, optimizer = training.arrays, training.optimizer
     tokens, kept = generator(0, "bench tokens").integers(0, config.vocab_size, (GENERATED, 1)), []
 
     def loss():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from gpn_ref.bench import BACKENDS
 from gpn_ref.benchmarks.agreement import TOLERANCE, Worst, agreement, jittered, take_steps, worst
 from gpn_ref.config import PRESETS
-from gpn_ref.model import BACKENDS
 
 REFERENCE = {
     "logits": np.array([1.0, -4.0]),

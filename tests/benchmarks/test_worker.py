@@ -4,10 +4,10 @@ from dataclasses import asdict
 
 import pytest
 
+from gpn_ref.bench import BACKENDS
 from gpn_ref.benchmarks import worker
 from gpn_ref.benchmarks.worker import Worker, take_turns
 from gpn_ref.config import PRESETS
-from gpn_ref.model import BACKENDS
 
 NANO = {"config": asdict(PRESETS["nano"]), "batch_size": 2, "window": 3}
 

@@ -119,10 +119,10 @@ def test_a_damaged_state_is_refused(learner, name, value, message):
     [
         (
             lambda learner: learner().step(batch()[0], batch()[1][:, :5], 0.1),
-            r"inputs has shape \(4, 10\) and targets \(4, 5\)",
+            r"targets has shape \(4, 5\), but inputs has shape \(4, 10\)",
         ),
-        (lambda learner: learner().step([1, 2], [2, 3], 0.1), r"both must be \(B, T\), not empty"),
-        (lambda learner: learner().step(np.zeros((2, 0), int), np.zeros((2, 0), int), 0.1), "not empty"),
+        (lambda learner: learner().step([1, 2], [2, 3], 0.1), r"inputs has shape \(2,\); it must be \(B, T\)"),
+        (lambda learner: learner().step(np.zeros((2, 0), int), np.zeros((2, 0), int), 0.1), "none of them 0"),
         (
             lambda learner: learner(batch_size=8, accumulation=8).step(*batch(), 0.1),
             "4 sequences, fewer than accumulation, 8",
