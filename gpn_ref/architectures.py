@@ -24,6 +24,7 @@ class Reference:
     def __init__(self, config, params):
         self.config = config
         self.params = {name: value.copy() for name, value in params.items()}
+        self.dtype = next(iter(params.values())).dtype
 
     def loss_and_grads(self, inputs, targets, state, d_state, scale):
         """-> nll (B, T), grads, the final state, d_state of the initial state."""

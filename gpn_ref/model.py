@@ -101,7 +101,7 @@ class BoundModel:
 
     def __init__(self, config, engine):
         self._config, self._engine, self._architecture = config, engine, ARCHITECTURES[type(config)]
-        self._dtype = next(iter(engine.params.values())).dtype
+        self._dtype = engine.dtype
 
     def loss_and_grads(self, inputs, targets, state=None, d_state=None, scale=1.0) -> LossAndGrads:
         """Gradients of scale · loss + Σ d_state · final state.

@@ -29,8 +29,8 @@ class Engine:
 
     def __init__(self, config, params):
         self.config = config
-        self._dtype = next(iter(params.values())).dtype
-        self._weights = zero_weights(config, self._dtype)
+        self.dtype = next(iter(params.values())).dtype
+        self._weights = zero_weights(config, self.dtype)
         self.params = named(self._weights, config)
         for name, value in params.items():
             self.params[name][...] = value
@@ -41,11 +41,11 @@ class Engine:
     def forward(self, inputs, state):
         """-> logits (B, T, V), hidden (B, T, D), the final state."""
         B, T = inputs.shape
-        hidden = np.empty((B, T, self.config.d_state), self._dtype)
+        hidden = np.empty((B, T, self.config.d_state), self.dtype)
         for first in range(0, T, FORWARD_STEPS):  # so that no more than their traces is ever kept
             here = inputs[:, first : first + FORWARD_STEPS]
             n_steps = here.shape[1]
-            with self._workspace("forward", zero_trace, self.config, n_steps + 1, B, self._dtype) as trace:
+            with self._workspace("forward", zero_trace, self.config, n_steps + 1, B, self.dtype) as trace:
                 memory = self._begin(here, state, trace)[0]
                 self._run(forward_steps, B, self._weights, trace, memory, 1, n_steps, self.config.decay_first)
                 hidden[:, first : first + n_steps] = trace.state[-1, 1:].swapaxes(0, 1)
@@ -63,7 +63,7 @@ class Engine:
         """-> nll (B, T), grads, the final state, d_state of the initial state."""
         B, T = inputs.shape
         n_steps = isqrt(T - 1) + 1  # of a segment: the fewest memory states at hand, √T kept and √T made again
-        sizes = (self.config, B, T, n_steps, self._n_pieces(B), self._dtype)
+        sizes = (self.config, B, T, n_steps, self._n_pieces(B), self.dtype)
         with self._workspace("training", zero_workspace, *sizes) as arrays:
             return self._loss_and_grads(*arrays, n_steps, inputs, targets, state, d_state, scale)
 
@@ -76,7 +76,7 @@ class Engine:
             kept.append(memory.copy())
             self._run(forward_steps, B, w, trace, memory, first, last, decay_first)
 
-        grads = zero_weights(self.config, self._dtype)
+        grads = zero_weights(self.config, self.dtype)
         reset(back)
         predicted, d_predicted = rows_of(trace.state[-1, 1:]), rows_of(back.state[-1, 1:])
         targets = targets.T.reshape(-1).astype(np.int64)
@@ -105,12 +105,12 @@ class Engine:
     def _begin(self, inputs, state, trace):
         """What does not wait for a step. -> the memory to move on, tokens, and the embedded ones, to come back to."""
         w, (B, T) = self._weights, inputs.shape
-        memory = zeros(state.memory.shape, self._dtype)
+        memory = zeros(state.memory.shape, self.dtype)
         memory[...] = state.memory
         trace.state[0, 0], trace.state[-1, 0] = state.grounded, state.predicted
         tokens = inputs.T.reshape(-1).astype(np.int64)  # time first
         embedded = w.embedding[tokens]  # (T·B, E)
-        inverse, normed = np.empty(T * B, self._dtype), np.empty_like(embedded)
+        inverse, normed = np.empty(T * B, self.dtype), np.empty_like(embedded)
         seen = rows_of(trace.state[0, 1:])
 
         def part(piece, n_pieces, barrier):
@@ -164,7 +164,7 @@ class Engine:
                 products.append((z.read_gate[i, 1:], x, g.read_gate[i], None))
                 products.append((d.state[i + 1, 1:], rows_of(z.read[i, 1:]), g.read_out[i], None))
 
-        d_norms = np.zeros((N_THREADS, embedded.shape[1]), self._dtype)
+        d_norms = np.zeros((N_THREADS, embedded.shape[1]), self.dtype)
         d_embedded = np.zeros_like(embedded)
         tasks = iter(blocks(products))  # each thread takes the next one when it is done with its last
 
@@ -175,7 +175,7 @@ class Engine:
                     np.matmul(np.ones(len(x), x.dtype), d_out, out=d_bias)
             mine = part_of(piece, n_pieces, len(tokens))
             d_normed = d_seen[mine] @ w.ground_proj
-            scratch = np.zeros(embedded.shape[1], self._dtype)
+            scratch = np.zeros(embedded.shape[1], self.dtype)
             decode.rms_norm_rows_back(
                 d_normed, embedded[mine], w.ground_norm, inverse[mine], d_norms[piece], d_embedded[mine], scratch
             )

@@ -57,8 +57,11 @@ def driver():
 
 
 def any_failed(found):
+    """Whether a check failed, or could not be made where it must be."""
     rows = [row for part in PARTS for row in found.get(part, [])]
-    return any(row.get("passed") is False for row in rows)
+    return any(row.get("passed") is False for row in rows) or any(
+        row.get("passed") is not True for row in found.get("parity", [])
+    )
 
 
 # --------------------------------------------------------------------------------------------------------- table

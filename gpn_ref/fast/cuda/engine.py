@@ -47,14 +47,14 @@ class Engine:
             window.forward()
             rows = [self.decoded(window, *part) for part in window.decoded_parts()]
             logits[:, here] = by_sequence(np.concatenate(rows), B)
-            hidden[:, here] = by_sequence(self.card.get(window.trace.state[s.N])[B:], B)
+            hidden[:, here] = by_sequence(self.card.get(window.trace.state[s.N][B:]), B)
             state = self.final_state(window)
         return logits, hidden, state
 
     def decoded(self, window, first, n):
         """Logits of some tokens of a window, (n, V)."""
         window.decode(first, n)
-        return self.card.get(window.trace.logits)[:n]
+        return self.card.get(window.trace.logits[:n])
 
     def step(self, tokens, state):
         """-> logits (B, V), the next state."""
@@ -82,7 +82,7 @@ class Engine:
         window.backward()
         window.weight_grads(grads)
         grads.unfold()
-        initial = State(card.get(d.state[s.N])[:B], card.get(d.state[0])[:B], self._memory(d.memory, B))
+        initial = State(card.get(d.state[s.N][:B]), card.get(d.state[0][:B]), self._memory(d.memory, B))
         return by_sequence(card.get(d.nll)[0], B), grads.flat.get(), self.final_state(window), initial
 
     def training(self, train_config):
@@ -109,7 +109,7 @@ class Engine:
         self.card.put(window.trace.tokens, inputs.T)
 
     def put_targets(self, window, inputs, targets):
-        tokens = inputs.T.reshape(-1)
+        tokens = inputs.T.reshape(-1).astype(np.int64)
         counts = np.bincount(tokens, minlength=self.sizes.V)
         self.card.put(window.back.targets, targets.T)
         self.card.put(window.back.order, np.argsort(tokens, kind="stable"))
@@ -124,7 +124,7 @@ class Engine:
 
     def final_state(self, window):
         z, B, s = window.trace, window.B, self.sizes
-        predicted, grounded = (self.card.get(z.state[i])[-B:] for i in (s.N, 0))
+        predicted, grounded = (self.card.get(z.state[i][window.T * B :]) for i in (s.N, 0))
         return State(predicted, grounded, self._memory(z.memory, B))
 
     def _memory(self, array, batch_size):

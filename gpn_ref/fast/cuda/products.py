@@ -9,6 +9,7 @@ if the environment says GPN_REF_TF32=1.
 """
 
 import os
+from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -64,6 +65,11 @@ class CuBLAS:
         from nvmath.bindings import cublas
 
         self._card, self._lib = card, cublas
+        with in_one_line():
+            self._open(dtype)
+
+    def _open(self, dtype):
+        card, cublas = self._card, self._lib
         self._multiply = cublas.sgemm if dtype == np.float32 else cublas.dgemm
         self._scalars = np.array([0, 1], dtype)  # what C is multiplied with before, and the product
         self._handle = cublas_handle(card)[0]
@@ -82,16 +88,29 @@ class CuBLAS:
     def _call(self, b, b_operation, a, a_operation, c, depth, keep):
         zero = self._scalars.ctypes.data
         one = zero + self._scalars.itemsize
-        self._multiply(
-            self._handle, b_operation, a_operation, c.n_columns, c.n_rows, depth,
-            one, *self._place(b), *self._place(a), one if keep else zero, *self._place(c),
-        )  # fmt: skip
+        with in_one_line():
+            self._multiply(
+                self._handle, b_operation, a_operation, c.n_columns, c.n_rows, depth,
+                one, *self._place(b), *self._place(a), one if keep else zero, *self._place(c),
+            )  # fmt: skip
 
     def _place(self, block):
         """Address of the first entry, and entries from a row to the next."""
         columns = block.array.shape[1]
         first = (block.row * columns + block.column) * block.array.dtype.itemsize
         return self._card.address(block.array) + first, columns
+
+
+@contextmanager
+def in_one_line():
+    """What cuBLAS reports becomes a line of ours: MemoryError where it found no memory, otherwise ValueError."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__name__ != "cuBLASError":
+            raise
+        kind = MemoryError if "ALLOC_FAILED" in str(error) else ValueError
+        raise kind(f"cuBLAS could not do it: {' '.join(str(error).split())}") from None
 
 
 @cache

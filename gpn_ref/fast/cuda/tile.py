@@ -21,7 +21,7 @@ from types import SimpleNamespace
 
 from numba import cuda
 
-MOST_THREADS = 1024  # that a block may have
+MOST_ROWS = 128  # of M: with more, a block's threads would need more registers than there are
 
 
 class Tile:
@@ -33,9 +33,8 @@ class Tile:
         self.threads = self.height * self.W
         self.across = self.C * self.W  # columns of a piece
         self.pieces = -(-U // self.across)
-        most = MOST_THREADS // self.W * self.R
-        if K > most:
-            raise ValueError(f"d_key is {K}; backend 'cuda' has memories with at most {most}")
+        if K > MOST_ROWS:
+            raise ValueError(f"d_key is {K}; backend 'cuda' has memories with at most {MOST_ROWS}")
 
 
 @cache

@@ -25,7 +25,7 @@ class Training:
         self._results = self.card.empty(3, engine.dtype)
         self._rates = self.card.empty(7, engine.dtype)
         self._parts = self.card.empty((2, self._tuning.blocks), engine.dtype)
-        self._windows, self._known, self._graphs = {}, set(), {}
+        self._windows, self._graphs = {}, {}  # the windows each with graphs of its own
 
     def step(self, parts, learning_rate):
         """One optimizer step -> loss, norm of the gradient before clipping.
@@ -33,21 +33,21 @@ class Training:
         parts: lists of segments, (inputs, targets, share of the loss), which are windows that follow each other.
         """
         engine, grads = self.engine, self.engine.grads()
-        self._again("clear", lambda: self._clear(grads))
+        self._again(self._graphs, "clear", lambda: self._clear(grads))
         for segments in parts:
             before = None
             for inputs, targets, share in segments:
-                window = self.window(inputs.shape)
+                window, graphs = self._kept(inputs.shape)
                 engine.put_inputs(window, inputs)
                 engine.put_targets(window, inputs, targets)
                 if before:
                     window.go_on_from(before)
                 else:
                     window.start_from_zero()
-                self._again((window, share), lambda window=window, share=share: self._learn(window, grads, share))
+                self._again(graphs, share, lambda window=window, share=share: self._learn(window, grads, share))
                 before = window
         self.card.put(self._rates, self._numbers(learning_rate))
-        self._again("update", lambda: self.update(grads))
+        self._again(self._graphs, "update", lambda: self.update(grads))
         results = self.card.get(self._results)
         norm, loss = float(results[NORM]), float(results[LOSS])
         if not np.isfinite(loss):
@@ -57,24 +57,34 @@ class Training:
 
     def window(self, shape):
         """The arrays for windows of this shape."""
-        if shape not in self._windows:
-            if len(self._windows) == SHAPES:
-                self.card.wait()
-                self._windows, self._known, self._graphs = {}, set(), {}
-            self._windows[shape] = self.engine.new_window(*shape, training=True)
-        return self._windows[shape]
+        return self._kept(shape)[0]
 
-    def _again(self, key, work):
+    def _kept(self, shape):
+        """A window of this shape and its graphs. Only the latest SHAPES are kept, or fewer where the card is full."""
+        kept = self._windows.pop(shape, None)
+        if kept is None:
+            self.card.wait()  # what goes away is no longer in use
+            for oldest in list(self._windows)[: max(0, len(self._windows) + 1 - SHAPES)]:
+                del self._windows[oldest]
+            try:
+                kept = self.engine.new_window(*shape, training=True), {}
+            except MemoryError:
+                if not self._windows:
+                    raise
+                self._windows.clear()
+                kept = self.engine.new_window(*shape, training=True), {}
+        self._windows[shape] = kept  # the latest comes last
+        return kept
+
+    def _again(self, graphs, key, work):
         """work(): at first as it is, which compiles the kernels; from the second time on as a graph."""
-        if key not in self._known:
-            self._known.add(key)
+        if key not in graphs:
+            graphs[key] = None
             work()
             return
-        if key not in self._graphs:
-            self._graphs[key] = self.card.capture(work)
-        graph = self._graphs[key]
-        if graph:
-            graph.launch()
+        graphs[key] = graphs[key] or self.card.capture(work)
+        if graphs[key]:
+            graphs[key].launch()
         else:
             work()
 

@@ -4,6 +4,7 @@ import math
 from functools import cache
 from types import SimpleNamespace
 
+import numpy as np
 from numba import cuda
 
 from gpn_ref.fast.cuda.card import kernel
@@ -15,7 +16,7 @@ from gpn_ref.reference.ops import RMS_EPSILON
 def whole_kernels(real, threads):
     """The kernels for this type and blocks of so many threads."""
     ONE, ZERO, EPSILON = real(1), real(0), real(RMS_EPSILON)
-    LOWEST, TINY = real(-3e38), real(1e-30)
+    LOWEST, TINY = real(np.finfo(real).min), real(1e-30)
     block_sum, block_max = maths(real, threads).block_sum, maths(real, threads).block_max
 
     # --------------------------------------------------------------------------------------------- simple moves

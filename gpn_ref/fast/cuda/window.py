@@ -7,8 +7,8 @@ sees all that those before it wrote. What counts here is how few they are.
    loop, the decoder and its loss after it, and the gradient of each matrix, a product over all tokens.
 2. All that looks at one state is one product: gate, FFN, query, read gate, value, β, decay, and the NEXT step's key.
    They share one normalized state; each norm's own scale is folded into the matrices behind it (weights.py).
-3. Each step, forward, is 3 products and 4 other launches with one layer, and 4 and 3 more with each further one; on the
-   way back 3 and 5, and 3 and 4 more.
+3. Each step, forward, is 3 products and 4 other launches with one layer, and 2 and 3 more with each further one; on the
+   way back 3 and 5, and 2 and 4 more.
 4. The memory is passed over once a step (memory.py). Its states are kept every √T steps, and made once more from there
    on the way back, in one launch a segment, during which M does not leave the registers.
 

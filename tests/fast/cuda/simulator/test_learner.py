@@ -89,6 +89,28 @@ def test_windows_of_other_shapes_between():
             which.step(tokens[:, :-1], tokens[:, 1:], 0.01)
             which.step(*batch(length), 0.01)
     same(one, reference, 1e-9)
+    kept = [window for _, window in one._training._windows]  # the latest of them, and no more
+    assert len(kept) == training.SHAPES and kept[-2:] == [1, batch(1)[0].shape[1]]
+
+
+def test_a_full_card_keeps_fewer_windows(monkeypatch):
+    """The others make room; where there are none, it is told."""
+    one = learner("cuda", BARE)
+    for length in (1, 2):
+        one.step(*(tokens[:, :length] for tokens in batch(0)), 0.01)
+    engine = one._training.engine
+    make, windows = engine.new_window, one._training._windows
+
+    def full(*shape, training):
+        if windows or shape[1] == 4:
+            raise MemoryError("the card's memory is too small")
+        return make(*shape, training=training)
+
+    monkeypatch.setattr(engine, "new_window", full)
+    one.step(*(tokens[:, :3] for tokens in batch(0)), 0.01)
+    assert [window for _, window in windows] == [3]
+    with pytest.raises(MemoryError, match="too small"):
+        one.step(*(tokens[:, :4] for tokens in batch(0)), 0.01)
 
 
 def test_state_goes_on_exactly():
@@ -181,7 +203,7 @@ class Recorded:
     ids=["in segments", "more shapes than are kept"],
 )
 def test_steps_by_graphs(config, way, lengths, monkeypatch):
-    """What changes from step to step lies in arrays; and graphs are made anew with the windows that they fill."""
+    """What changes from step to step lies in arrays. A window that was given up is made anew, with its graph."""
     monkeypatch.setenv("GPN_REF_PRODUCTS", "own")  # so that all is a launch
     made = []
     monkeypatch.setattr(Card, "capture", lambda card, work: made.append(Recorded(card, work)) or made[-1])
@@ -190,5 +212,5 @@ def test_steps_by_graphs(config, way, lengths, monkeypatch):
         tokens = generator(seed, "tokens").integers(0, 11, (2, length + 1))
         found, expected = (which.step(tokens[:, :-1], tokens[:, 1:], 0.1 / (1 + seed)) for which in (one, reference))
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-    assert len(made) == {"in segments": 2 + 2, "whole": 2 + 1 + 2 + 1}[way]  # the ends of a step, windows, and again
+    assert len(made) == 2 + 2  # the two ends of a step; both segments, or the window of 3 twice
     same(one, reference, 1e-9)

@@ -104,8 +104,8 @@ def test_how_a_memory_is_cut():
     assert (tile.height, tile.threads, tile.across, tile.pieces) == (3, 6, 4, 2)
     tile = Tile(128, 256, SMALL._replace(rows=4, columns=4, width=8))
     assert (tile.height, tile.threads, tile.across, tile.pieces) == (32, 256, 32, 8)
-    with pytest.raises(ValueError, match="d_key is 1025; backend 'cuda' has memories with at most 1024"):
-        Tile(1025, 7, SMALL)
+    with pytest.raises(ValueError, match="d_key is 129; backend 'cuda' has memories with at most 128"):
+        Tile(129, 7, SMALL)
 
 
 def test_write_and_read(case):

@@ -151,6 +151,16 @@ def test_cross_entropy(whole, dtype, threads, vocabulary, size):
     run(whole.cross_entropy, 3, threads, arguments, expected)
 
 
+@pytest.mark.parametrize("vocabulary", [1, 3, 19])
+def test_the_lowest_logits_that_there_are(whole, dtype, threads, vocabulary):
+    """Also with threads that have none: what they begin with is no larger."""
+    logits, nll = np.full((1, vocabulary), 0.95 * np.finfo(dtype).min, dtype), nan(dtype, 1, 1)
+    targets, one = np.zeros((1, 1), np.int32), np.dtype(dtype).type(1)
+    turns.launch(whole.cross_entropy.function, 1, threads, logits, targets, 0, one, nll)
+    same(nll, [[np.log(vocabulary)]], dtype)
+    assert logits[0, 0] == pytest.approx(1 / vocabulary - 1)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("place", [0, 7, 18])

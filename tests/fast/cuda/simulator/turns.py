@@ -140,12 +140,19 @@ def has_barriers(function):
     return "syncthreads" in function.__code__.co_names or any(map(has_barriers, called))
 
 
-def exp(x):
-    """A card does not raise an error."""
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
+def quiet(function):
+    """A function of math as a card has it: out of its range there is an infinity or NaN, and no error."""
+
+    def of(x):
+        with np.errstate(all="ignore"):
+            return float(function(np.float64(x)))
+
+    return of
+
+
+CARDS_MATH = SimpleNamespace(
+    **vars(math) | {name: quiet(getattr(np, name)) for name in ("exp", "log", "log1p", "sqrt")}
+)
 
 
 def install():
@@ -161,7 +168,7 @@ def install():
     card.Card.launch, card.Card.empty = launched, empty
     for name, module in sys.modules.items():
         if name.startswith("gpn_ref.fast.cuda.") and hasattr(module, "math"):
-            module.math = SimpleNamespace(**vars(math) | {"exp": exp})
+            module.math = CARDS_MATH
 
 
 for index in ("threadIdx", "blockIdx", "blockDim", "gridDim"):
