@@ -19,7 +19,7 @@ PATH = r"(?:gpn_ref|data|tests|lessons|\.ci)/[\w./-]*|[\w-]+\.(?:py|md|toml|cff|
 def commands():
     """Every command of the package that README names, as (module, words); `make tiny` runs train_tiny."""
     for line in "\n".join(BLOCKS + INLINE).splitlines():
-        if found := re.search(r"python3? -m (gpn_ref[\w.]+)(.*)", line):
+        if found := re.search(r"python3? -m (gpn_ref[\w.]+|lessons\.check)(.*)", line):
             yield found[1], tuple(shlex.split(found[2], comments=True))
         elif found := re.search(r"make tiny ARGS=('[^']*'|\"[^\"]*\"|\S+)", line):
             yield "gpn_ref.train_tiny", tuple(shlex.split(found[1].strip("'\"")))

@@ -1,0 +1,370 @@
+"""What a grader is made of, how answers are compared, and how a submission is graded.
+
+`lessons/graders/gNN.py` lists its parts; `grade` runs each in the sandbox and judges what comes back. The right answer
+is that of our solution, and only this process knows it.
+"""
+
+import importlib
+import inspect
+import warnings
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from gpn_ref.random_state import generator
+from lessons import worker
+from lessons.points import EXERCISES
+from lessons.sandbox import LIMITS, Answer, Garbage, Raised, run, tame
+
+FOLDER = Path(__file__).resolve().parent
+
+
+class Foreseen(NamedTuple):
+    """A wrong answer that we foresee: what to look at, and the function that gives it."""
+
+    hint: str
+    wrong: object
+
+
+class Part(NamedTuple):
+    """A function that an exercise asks for. cases(rng) yields tuples of its arguments, foreseen lists Foreseen."""
+
+    function: str
+    cases: object
+    foreseen: list
+    tolerance: float = 1e-9  # of the largest entry of an answer, see `difference`
+    names: tuple = ()  # of what it returns, where that is a tuple: so a student reads d_key[0, 1], not out[1][0, 1]
+
+
+class Exercise(NamedTuple):
+    number: str
+    name: str  # ex03_softmax_and_cross_entropy
+    parts: list
+    solution: object  # the module
+    points: dict  # part -> points
+    imports: tuple  # beside numpy and math
+
+    @property
+    def file(self):
+        return FOLDER / "exercises" / f"{self.name}.py"
+
+    @property
+    def title(self):
+        return f"{self.number} · {self.name[5:].replace('_', ' ')}"
+
+
+class Result(NamedTuple):
+    """What a part of a submission got, and why."""
+
+    part: str
+    points: float
+    maximum: float
+    message: str = ""  # what is wrong; empty if it passed
+    case: str = ""  # the arguments that showed it
+    hint: str = ""
+    output: str = ""  # what it printed
+
+    @property
+    def passed(self):
+        return not self.message
+
+
+class Graded(NamedTuple):
+    results: list
+    seconds: float
+    missing: tuple  # limits that this system lacks
+
+    @property
+    def points(self):
+        return sum(result.points for result in self.results)
+
+    @property
+    def maximum(self):
+        return sum(result.maximum for result in self.results)
+
+
+# ------------------------------------------------------------------------------------------------------ to compare
+class Difference(NamedTuple):
+    """Where two values first differ, in words."""
+
+    place: str  # out[0, 2]
+    expected: str
+    got: str
+    count: str = ""  # "; 3 of 6 entries differ", and where most, if the first entry hardly does
+
+
+def difference(expected, got, tolerance, name="out", names=()):
+    """The first Difference of two values; None if there is none.
+
+    Numbers and arrays of one shape are the same if no entry differs by more than the tolerance times the largest
+    expected entry, or a thousandth, if that is more. NaN equals NaN. Types of numbers don't matter, but a complex one
+    is not real; nor do tuples and lists differ; an array is no list. `names` are those of a tuple's items.
+    """
+    if is_number(expected) or isinstance(expected, np.ndarray):
+        if is_number(expected) != is_number(got) or not is_number(got) and not isinstance(got, np.ndarray):
+            return Difference(name, described(expected), described(got))
+        return _numbers(np.asarray(expected), np.asarray(got), tolerance, name)
+    if isinstance(expected, dict):
+        return _dicts(expected, got, tolerance, name)
+    if isinstance(expected, tuple | list):
+        if not isinstance(got, tuple | list) or len(expected) != len(got):
+            return Difference(name, described(expected), described(got))
+        fields = [f"{name}.{field}" for field in getattr(expected, "_fields", ())]
+        if len(names) != len(expected):
+            names = fields or [f"{name}[{number}]" for number in range(len(expected))]
+        found = map(difference, expected, got, [tolerance] * len(names), names)
+        return next((one for one in found if one), None)
+    if callable(expected) or isinstance(expected, np.random.Generator):  # arguments that can't be told apart
+        return None
+    if type(expected) is type(got) and expected == got:
+        return None
+    same_kind = type(expected) is type(got)
+    return Difference(name, *((shown(expected), shown(got)) if same_kind else (described(expected), described(got))))
+
+
+def is_number(value):
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0
+    return isinstance(value, bool | int | float | complex | np.generic)
+
+
+def _numbers(expected, got, tolerance, name):
+    if expected.shape != got.shape:
+        return Difference(name, f"the shape {expected.shape}", f"the shape {got.shape}")
+    if np.iscomplexobj(got) and not np.iscomplexobj(expected):
+        return Difference(name, "real numbers", "complex numbers")
+    if expected.dtype.kind in "biu" and got.dtype.kind in "biu":
+        differs = np.asarray(expected != got)
+    else:
+        kind = complex if np.iscomplexobj(expected) else float
+        differs = ~close(expected.astype(kind), got.astype(kind), tolerance)
+    if not differs.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(differs)[0])
+    count = f"; {differs.sum():,} of {differs.size:,} entries differ" if differs.size > 1 else ""
+    gaps = np.where(differs, gap(expected, got), 0)
+    most = tuple(int(i) for i in np.unravel_index(gaps.argmax(), gaps.shape))
+    if gaps[most] > 100 * gaps[at]:  # the first alone would look like rounding
+        pair = two_numbers(expected[most], got[most])
+        count += f", most of all {at_entry(name, most)}: expected {pair[0]}, got {pair[1]}"
+    return Difference(at_entry(name, at), *two_numbers(expected[at], got[at]), count)
+
+
+def at_entry(name, at):
+    return f"{name}[{', '.join(map(str, at))}]" if at else name
+
+
+def gap(expected, got):
+    """By entry, how far two arrays of numbers are apart; infinite where one of them is NaN."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(expected.astype(complex) - got)
+    return np.where(np.isnan(apart), np.inf, apart)
+
+
+def close(expected, got, tolerance):
+    """By entry, whether two float or complex arrays are the same."""
+    with np.errstate(all="ignore"):
+        finite = np.abs(expected[np.isfinite(expected)])
+        scale = max(finite.max(initial=0), 1e-3)
+        return (expected == got) | (np.abs(got - expected) <= tolerance * scale) | (np.isnan(expected) & np.isnan(got))
+
+
+def _dicts(expected, got, tolerance, name):
+    if not isinstance(got, dict):
+        return Difference(name, described(expected), described(got))
+    for key in expected:
+        if key not in got:
+            return Difference(name, f"the key {shown(key)}", f"a dict without it, of {len(got):,} keys")
+    for key in got:
+        if key not in expected:
+            return Difference(name, f"no key {shown(key)}", "one")
+    found = (difference(expected[key], got[key], tolerance, f"{name}[{shown(key)}]") for key in expected)
+    return next((one for one in found if one), None)
+
+
+def two_numbers(expected, got):
+    """Two numbers as text, in so many digits that they look different."""
+    for digits in (4, 6, 9, 12, 17):
+        texts = [one_number(value, digits) for value in (expected, got)]
+        if texts[0] != texts[1]:
+            break
+    if np.isfinite(complex(expected)) and not np.isfinite(complex(got)):
+        texts[1] += ", which is not finite"
+    return texts
+
+
+def one_number(value, digits=4):
+    value = value.item() if isinstance(value, np.generic | np.ndarray) else value
+    if isinstance(value, bool | int):
+        return f"{value}"
+    return f"{value:.{digits}g}"
+
+
+def shown(value):
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def described(value):
+    """What kind of value it is, for a reader: "an array of shape (2, 3)"."""
+    if value is None:
+        return "None (is the return missing?)"
+    if is_number(value):
+        return f"one number, {one_number(value)}"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if isinstance(value, dict):
+        return f"a dict of {len(value):,} keys"
+    if isinstance(value, str | bytes):
+        return f"the text {shown(value)}"
+    if isinstance(value, tuple | list | set | frozenset):
+        return f"a {type(value).__name__} of {len(value):,}"
+    return f"a {type(value).__name__}"
+
+
+# ------------------------------------------------------------------------------------------------------ to judge
+def cases_of(part, number):
+    """The arguments that a part is tried on, tuples: the same at every run."""
+    return [tuple(case) for case in part.cases(generator(0, f"lesson {number} {part.function}"))]
+
+
+def attempt(function, case):
+    """What the sandbox would tell of one of our functions: its Answer, or what it Raised."""
+    functions = []
+    packed = worker.pack(tuple(case), functions)
+    arguments = worker.unpack(packed, functions)  # a copy, of which nothing is shared
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            value = function(*arguments)
+        except Exception as error:
+            return Raised(type(error).__name__, str(error), 0, "")
+    return Answer(worker.unpack(worker.pack(value)), arguments)
+
+
+class Verdict(NamedTuple):
+    message: str = ""  # what is wrong; empty if nothing is
+    case: str = ""
+    hint: str = ""
+
+
+def judge(part, solution, cases, run, source=""):
+    """The Verdict on what a Run of a submission gave for the cases.
+
+    The hint is that of the first foreseen wrong function that does what the submission did in every case.
+    """
+    function = getattr(solution, part.function)
+    names = list(inspect.signature(function).parameters)
+    right = [attempt(function, case) for case in cases]
+    for case, expected, outcome in zip(cases, right, run.outcomes, strict=False):
+        if message := problem(part, case, names, expected, outcome, source):
+            shown_case = "" if message.startswith(UNWRITTEN) else in_words(names, case)
+            return Verdict(message, shown_case, hint(part, cases, run.outcomes))
+    ended = told(run.ended, source, part.function) if isinstance(run.ended, Raised) else run.ended
+    return Verdict(ended)
+
+
+def problem(part, case, names, expected, outcome, source):
+    """What is wrong with the outcome of one case; empty if nothing is."""
+    if isinstance(outcome, Raised):
+        return told(outcome, source, part.function)
+    if isinstance(outcome, Garbage):
+        return f"out: expected {described(expected.value)}, got {outcome.what}"
+    for name, before, after in zip(names, case, outcome.after, strict=False):
+        if found := difference(before, after, 0, name):
+            return f"it changes its argument: {found.place} was {found.expected}, and is {found.got} after the call"
+    if found := difference(expected.value, outcome.value, part.tolerance, names=part.names):
+        return f"{found.place}: expected {found.expected}, got {found.got}{found.count}"
+    return ""
+
+
+UNWRITTEN = "not written yet"
+
+
+def told(raised, source, function):
+    """An exception in words, with the line of the submission."""
+    if raised.type == "NotImplementedError":
+        other = raised.function not in ("", "<module>", function)
+        return f"{UNWRITTEN}: {raised.function}, which it calls" if other else UNWRITTEN
+    lines = source.splitlines()
+    text = f": {tame(lines[raised.line - 1], 80)}" if 0 < raised.line <= len(lines) else ""
+    where = f" (line {raised.line}{text})" if raised.line else ""
+    return f"{raised.type}{': ' if raised.message else ''}{raised.message}{where}"
+
+
+def hint(part, cases, outcomes):
+    if len(outcomes) == len(cases):
+        for foreseen in part.foreseen:
+            if all(
+                same(attempt(foreseen.wrong, case), outcome, part.tolerance)
+                for case, outcome in zip(cases, outcomes, strict=True)
+            ):
+                return foreseen.hint
+    return ""
+
+
+def same(one, other, tolerance):
+    """Whether two outcomes are the same answer, be it right or wrong."""
+    if isinstance(one, Answer) and isinstance(other, Answer):
+        return difference(one.value, other.value, tolerance) is None
+    return isinstance(one, Raised) and isinstance(other, Raised) and one.type == other.type
+
+
+def in_words(names, case):
+    """The arguments of a case, for a reader: small ones as they are, of others the shape."""
+    words = []
+    for name, value in zip(names, case, strict=False):
+        if is_number(value):
+            words.append(f"{name} = {one_number(value)}")
+        elif isinstance(value, np.ndarray) and 0 < value.size <= 6:
+            words.append(f"{name} = {np.array2string(value, precision=4, max_line_width=10**6)}".replace("\n", ""))
+        elif isinstance(value, str | bytes):
+            words.append(f"{name} = {shown(value)}")
+        elif isinstance(value, np.ndarray):
+            words.append(f"{name} of shape {value.shape}")
+        elif not callable(value) and not isinstance(value, np.random.Generator):
+            words.append(f"{name} {described(value)}")
+    return ", ".join(words)
+
+
+# ------------------------------------------------------------------------------------------------------ to grade
+def load_exercise(number):
+    """The exercise of lesson `number`, two digits."""
+    [file] = (FOLDER / "solutions").glob(f"ex{number}_*.py")
+    table = EXERCISES[number]
+    parts = importlib.import_module(f"lessons.graders.g{number}").PARTS
+    solution = importlib.import_module(f"lessons.solutions.{file.stem}")
+    return Exercise(number, file.stem, parts, solution, table.parts, table.imports)
+
+
+def grade(exercise, source, filename, limits=LIMITS):
+    """Grade the text of a submission -> Graded, of a Result a part. A forbidden import gets nothing at all."""
+    began, results, missing = perf_counter(), [], ()
+    for part in exercise.parts:
+        cases = cases_of(part, exercise.number)
+        ran = run(source, filename, part.function, cases, exercise.imports, limits)
+        missing = ran.missing
+        if ran.refused:
+            message = f"{ran.refused}: exercise {exercise.number} may import {listed(exercise.imports)}"
+            results = nothing(exercise, message)
+            break
+        verdict = judge(part, exercise.solution, cases, ran, source)
+        failed = [result.part for result in results if not result.passed and result.part in ran.calls]
+        if failed and verdict.message and not verdict.hint:
+            verdict = verdict._replace(hint=f"it calls {failed[0]}, which is not right yet: mend that first")
+        maximum = exercise.points[part.function]
+        points = 0 if verdict.message else maximum
+        results.append(Result(part.function, points, maximum, *verdict, ran.output))
+    return Graded(results, perf_counter() - began, missing)
+
+
+def nothing(exercise, message):
+    """The results of a submission that gets no point, for one reason."""
+    return [Result(part.function, 0, exercise.points[part.function], message) for part in exercise.parts]
+
+
+def listed(imports):
+    names = ["numpy", "math", *imports]
+    return f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,284 @@
+"""The command `lessons.check`: what it prints, writes and returns, for one, for Gradescope, and for a class."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from commands import ENVIRONMENT, ROOT, call
+from lesson_files import one
+
+from lessons import check
+from lessons.points import EXERCISES
+
+RIGHT = one("solutions", "03").read_text(encoding="utf-8")
+EMPTY = one("exercises", "03").read_text(encoding="utf-8")
+NAME = one("exercises", "03").name
+SIGN = RIGHT.replace("return -at_target", "return at_target")
+PARTS = ["log_softmax", "cross_entropy", "mean_loss_backward"]
+POINTS = [2, 2, 3]
+
+NAMES = ", ".join(sorted(EXERCISES))
+
+
+def checked(capsys, *arguments):
+    return call(capsys, check, *arguments)
+
+
+def hand_in(folder, source, name=NAME):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(source, encoding="utf-8")
+    return folder / name
+
+
+def assert_told(result, line):
+    assert result.status == 2 and result.err == f"{check.PROG}: {line}\n", result
+
+
+# ------------------------------------------------------------------------------------------------- one submission
+def test_all_right(capsys, tmp_path):
+    result = checked(capsys, "03", "--file", hand_in(tmp_path, RIGHT))
+    assert (result.status, result.err) == (0, "")
+    title, *lines = result.out.splitlines()
+    assert title.startswith("03 · softmax and cross entropy    ") and title.endswith(NAME)
+    assert lines == [*(f"  pass  {p}: {n} of {n}" for p, n in zip(PARTS, POINTS, strict=True)), "  7 of 7 points", ""]
+
+
+def test_a_wrong_part_is_explained(capsys, tmp_path):
+    printing = SIGN.replace("return at_target", "print('look', logits.shape)\n    return at_target")
+    result = checked(capsys, "3", "--file", hand_in(tmp_path, printing))
+    assert result.status == 1
+    lines = [line.strip() for line in result.out.splitlines()]
+    start = lines.index("FAIL  cross_entropy: 0 of 2")
+    message, case, hint, *printed = lines[start + 1 : start + 8]
+    assert message.startswith("out[0, 0]: expected ") and message.endswith("; 6 of 6 entries differ")
+    assert re.fullmatch(r"for logits of shape \(2, 3, 5\), targets = \[\[\d \d \d\] \[\d \d \d\]\]", case)
+    assert hint == "hint: the sign: a surprise is never negative"
+    assert printed == ["it printed:", "| look (2, 3, 5)", "| look (1, 1, 4)", "| look (3, 2, 6)"]
+    assert lines[-2] == "5 of 7 points"
+
+
+def test_a_part_of_another_that_is_not_written(capsys, tmp_path):
+    result = checked(capsys, "3", "--file", hand_in(tmp_path, EMPTY))
+    assert result.status == 1 and result.out.count("        not written yet\n") == 3
+
+
+def test_a_folder_is_searched_for_the_file(capsys, tmp_path):
+    hand_in(tmp_path / "clone" / "lessons" / "solutions", RIGHT)
+    hand_in(tmp_path / ".git", RIGHT)
+    hand_in(tmp_path, RIGHT, "ex04_other.py")
+    result = checked(capsys, "3", "--file", tmp_path)
+    assert_told(result, f"{tmp_path} has no file ex03_*.py")
+    hand_in(tmp_path, RIGHT, "ex03_old.py")
+    hand_in(tmp_path / "clone" / "lessons" / "exercises", EMPTY)
+    (tmp_path / "ex03_a.py").symlink_to(one("solutions", "03"))
+    assert f"clone/lessons/exercises/{NAME}\n" in checked(capsys, "3", "--file", tmp_path).out
+
+
+@pytest.mark.slow
+def test_all_exercises_and_the_course(capsys, monkeypatch):
+    monkeypatch.setattr("lessons.grading.Exercise.file", property(lambda self: one("solutions", self.number)))
+    result = checked(capsys, "all")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.endswith("\n\ncourse: 100 % of what these exercises weigh\n")
+    assert [line[:2] for line in result.out.splitlines() if " · " in line] == sorted(EXERCISES)
+
+
+def test_the_course_counts_weights(capsys, monkeypatch, tmp_path):
+    files = {"03": hand_in(tmp_path, SIGN), "04": one("exercises", "04")}
+    monkeypatch.setattr("lessons.grading.Exercise.file", property(lambda self: files[self.number]))
+    result = checked(capsys, "04", "03", "4", "--seconds", "60")
+    assert result.status == 1
+    assert [line[:2] for line in result.out.splitlines() if " · " in line] == ["04", "03"]
+    assert f"course: {100 * (6 * 5 / 7 + 6 * 0) / 12:.0f} % of" in result.out
+
+
+def test_as_a_student_types_it(tmp_path):
+    command = [sys.executable, "-m", "lessons.check", "03", "--file", str(hand_in(tmp_path, SIGN))]
+    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "") and "5 of 7 points" in done.stdout
+
+
+def test_a_loop_is_told_in_one_line_and_later_parts_are_graded(capsys, tmp_path):
+    loop = RIGHT.replace("    at_target = np.take", "    while True:\n        pass\n    at_target = np.take", 1)
+    result = checked(capsys, "3", "--file", hand_in(tmp_path, loop), "--seconds", "1.5")
+    assert result.status == 1
+    assert "FAIL  cross_entropy: 0 of 2\n        stopped: it took more than 1.5 s\n  pass  mean_loss" in result.out
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["99"],
+            f"argument NN: there are no exercises '99'; it must be all, or one of {NAMES}; see --help",
+        ),
+        (
+            ["00"],
+            f"argument NN: there are no exercises '00'; it must be all, or one of {NAMES}; see --help",
+        ),
+        ([], "the following arguments are required: NN; see --help"),
+        (["3", "--seconds", "0"], "argument --seconds: 0 is too small; it must be above 0; see --help"),
+        (["3", "--file", "a", "--class", "b"], "argument --class: not allowed with argument --file; see --help"),
+        (["3", "4", "--file", "a"], "--file is for one exercise; give one number"),
+        (["3", "--class", "a", "--json", "b"], "--json is for one submission; --class writes --csv"),
+        (["3", "--file", "nowhere.py"], "nowhere.py: No such file or directory"),
+        (["3", "--class", "nowhere"], "nowhere: No such file or directory"),
+        (["3", "--file", "/dev/null"], "/dev/null is no file"),
+        (["3", "--class", "empty"], "empty holds no submission: a .py file, or a folder, for each student"),
+    ],
+)
+def test_bad_commands_get_one_line(capsys, tmp_path, monkeypatch, arguments, line):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert_told(checked(capsys, *arguments), line)
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"", "{} is empty; it must hold UTF-8 text"),
+        (b"x = '\xff'\n", "{} is not UTF-8 text: byte 5 is 0xff"),
+        (b"\0", "{} is a binary file: byte 0 is 0; it must hold UTF-8 text"),
+        (b"#" * 1_000_001, "{} has more than 1,000,000 bytes"),
+    ],
+)
+def test_files_that_are_no_text(capsys, tmp_path, data, line):
+    path = tmp_path / NAME
+    path.write_bytes(data)
+    assert_told(checked(capsys, "3", "--file", path), line.format(path))
+
+
+# ----------------------------------------------------------------------------------------------------- Gradescope
+def test_the_results_for_gradescope(capsys, tmp_path):
+    results = tmp_path / "results.json"
+    assert checked(capsys, "3", "--file", hand_in(tmp_path, SIGN), "--json", results).status == 1
+    found = json.loads(results.read_text(encoding="utf-8"))
+    seconds = found.pop("execution_time")
+    assert 0 < seconds < 100
+    explained = found["tests"][1].pop("output")
+    assert explained.startswith("out[0, 0]: expected ") and explained.endswith(
+        "hint: the sign: a surprise is never negative"
+    )
+    tests = [
+        {
+            "name": f"03 {part}",
+            "number": f"03.{place}",
+            "score": points if place != 2 else 0,
+            "max_score": points,
+            "status": "passed" if place != 2 else "failed",
+            "output": "",
+            "output_format": "text",
+            "visibility": "visible",
+        }
+        for place, (part, points) in enumerate(zip(PARTS, POINTS, strict=True), 1)
+    ]
+    del tests[1]["output"]
+    assert found == {
+        "score": 5,
+        "output": "5 of 7 points",
+        "output_format": "text",
+        "visibility": "visible",
+        "tests": tests,
+    }
+
+
+def test_gradescope_gets_results_for_a_submission_that_is_not_there(capsys, tmp_path):
+    results = tmp_path / "results.json"
+    assert_told(checked(capsys, "3", "--file", tmp_path, "--json", results), f"{tmp_path} has no file ex03_*.py")
+    found = json.loads(results.read_text(encoding="utf-8"))
+    assert found["score"] == 0 and [test["max_score"] for test in found["tests"]] == POINTS
+    assert {test["output"] for test in found["tests"]} == {f"{tmp_path} has no file ex03_*.py"}
+
+
+# -------------------------------------------------------------------------------------------------------- a class
+def rows(path):
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def test_a_class(capsys, tmp_path, monkeypatch):
+    handed_in = tmp_path / "handed_in"
+    hand_in(handed_in, RIGHT, "anna.py")
+    hand_in(handed_in / "Zoë B" / "deep", SIGN)
+    hand_in(handed_in / "empty", EMPTY)
+    hand_in(handed_in / "cheat", "from lessons.solutions.ex03_softmax_and_cross_entropy import *\n")
+    hand_in(handed_in / "syntax", RIGHT + "\ndef (\n")
+    evil = "raise KeyboardInterrupt('=1+1, \"a\"\\n\\x1b[2J\\ud800')"
+    hand_in(handed_in / "evil", evil + "  # \x1b[2J\n")
+    hand_in(handed_in, "import numpy as np\nnp.__builtins__['__import__']('os')._exit(0)\n", "=gone.py")
+    (handed_in / "latin").mkdir()
+    (handed_in / "latin" / NAME).write_bytes(b"# \xe9\n")
+    (handed_in / "nothing").mkdir()
+    (handed_in / "folder" / NAME).mkdir(parents=True)
+    (handed_in / ".hidden").mkdir()
+    (handed_in / "notes.txt").write_text("no submission")
+    monkeypatch.chdir(tmp_path)
+    result = checked(capsys, "03", "--class", "handed_in")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines() == [
+        "class.csv: 10 students",
+        "  03 log_softmax: 2 passed",
+        "  03 cross_entropy: 1 passed",
+        "  03 mean_loss_backward: 2 passed",
+    ]
+    found = rows(tmp_path / "class.csv")
+    assert {student: [*row.values()][1:6] for student, row in found.items()} == {
+        "anna": ["2", "2", "3", "7", "100.0"],
+        "Zoë B": ["2", "0", "3", "5", "71.4"],
+    } | {
+        student: ["0", "0", "0", "0", "0.0"]
+        for student in ("empty", "cheat", "syntax", "evil", "'=gone", "latin", "nothing", "folder")
+    }
+    assert list(found["anna"]) == ["student", *(f"03 {part}" for part in PARTS), "total", "percent", "remarks"]
+    remarks = {student: row["remarks"] for student, row in found.items()}
+    sign = remarks.pop("Zoë B")
+    assert sign.startswith("03 cross_entropy: out[0, 0]: expected ")
+    assert sign.endswith("; 6 of 6 entries differ (hint: the sign: a surprise is never negative)")
+    solutions = "lessons.solutions.ex03_softmax_and_cross_entropy"
+    assert remarks == {
+        "anna": "",
+        "empty": "03: not written yet",
+        "cheat": f"03: imports {solutions} (line 1): exercise 03 may import numpy and math",
+        "syntax": f"03: SyntaxError: invalid syntax (line {len(RIGHT.splitlines()) + 2}: def ()",
+        "evil": f'03: KeyboardInterrupt: =1+1, "a" \ufffd[2J\ufffd (line 1: {evil} # \ufffd[2J)',
+        "'=gone": "03: it ended its process, with status 0",
+        "latin": f"03: handed_in/latin/{NAME} is not UTF-8 text: byte 2 is 0xe9",
+        "nothing": "03: handed_in/nothing has no file ex03_*.py",
+        "folder": "03: handed_in/folder has no file ex03_*.py",
+    }
+
+
+def test_a_class_with_two_exercises(capsys, tmp_path):
+    hand_in(tmp_path / "class" / "ben", SIGN)
+    hand_in(tmp_path / "class" / "ben", one("solutions", "04").read_text(encoding="utf-8"), one("solutions", "04").name)
+    assert checked(capsys, "3", "4", "--class", tmp_path / "class", "--csv", tmp_path / "points.csv").status == 0
+    [row] = rows(tmp_path / "points.csv").values()
+    assert [*row.values()][:-1] == ["ben", "2", "0", "3", "3", "2", "2", "12", f"{100 * (6 * 5 / 7 + 6) / 12:.1f}"]
+
+
+def test_a_fault_of_the_grader_stops_no_class(capsys, tmp_path, monkeypatch):
+    hand_in(tmp_path / "class", RIGHT, "anna.py")
+    hand_in(tmp_path / "class", RIGHT, "ben.py")
+    real = check.grade
+
+    def broken(exercise, source, name, limits):
+        if name == "anna.py":
+            raise IndexError("list index out of range")
+        return real(exercise, source, name, limits)
+
+    monkeypatch.setattr(check, "grade", broken)
+    assert checked(capsys, "3", "--class", tmp_path / "class", "--csv", tmp_path / "a.csv").status == 0
+    found = rows(tmp_path / "a.csv")
+    assert found["anna"]["remarks"] == "03: the grader failed, IndexError: list index out of range"
+    assert found["ben"]["total"] == "7"
+
+
+def test_missing_limits_are_noted(capsys, tmp_path, monkeypatch):
+    real = check.grade
+    monkeypatch.setattr(check, "grade", lambda *arguments: real(*arguments)._replace(missing=("memory",)))
+    result = checked(capsys, "3", "--file", hand_in(tmp_path, RIGHT))
+    assert (result.status, result.err) == (0, "note: this system sets no limit of memory\n")

@@ -1,0 +1,240 @@
+"""How answers are compared, what is said about wrong ones, and which hint is given."""
+
+import numpy as np
+import pytest
+
+from lessons.grading import Exercise, Foreseen, Part, attempt, cases_of, difference, grade, in_words, judge
+from lessons.sandbox import Answer, Garbage, Raised, Run
+
+
+def told(expected, got, tolerance=1e-9):
+    found = difference(expected, got, tolerance)
+    return found and f"{found.place}: expected {found.expected}, got {found.got}{found.count}"
+
+
+ZEROS = np.zeros((2, 3))
+HALF = np.array([[0.5, 1.0, 2.0], [0.0, -1.0, 3.0]])
+
+
+# ------------------------------------------------------------------------------------------------------ to compare
+@pytest.mark.parametrize(
+    ("expected", "got"),
+    [
+        (HALF, HALF.copy()),
+        (HALF, HALF + 2e-9),
+        (HALF, HALF.tolist() and HALF.astype(np.longdouble)),
+        (1e6 * HALF, 1e6 * HALF + 2e-3),
+        (ZEROS, ZEROS + 9e-13),
+        (np.arange(3), np.array([0.0, 1.0, 2.0])),
+        (np.array([np.nan, np.inf, -np.inf, 1.0]), np.array([np.nan, np.inf, -np.inf, 1.0])),
+        (np.zeros((0, 3)), np.zeros((0, 3))),
+        (1.5, np.float64(1.5)),
+        (np.array(1.5), 1.5),
+        (2, 2.0),
+        (True, np.bool_(True)),
+        (1j, np.complex128(1j)),
+        ((1, HALF), [1.0, HALF]),
+        (Foreseen("a", 1), ("a", 1)),
+        ({"a": HALF, 2: None}, {2: None, "a": HALF}),
+        ("a", "a"),
+        (None, None),
+        ({1, 2}, {2, 1}),
+    ],
+    ids=repr,
+)
+def test_the_same(expected, got):
+    assert told(expected, got) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "words"),
+    [
+        (HALF, HALF * [[1, 1, -1]], "out[0, 2]: expected 2, got -2; 2 of 6 entries differ"),
+        (HALF, HALF + 1e-8, "out[0, 0]: expected 0.5, got 0.50000001; 6 of 6 entries differ"),
+        (ZEROS, ZEROS + 2e-12, "out[0, 0]: expected 0, got 2e-12; 6 of 6 entries differ"),
+        (HALF, HALF.T, "out: expected the shape (2, 3), got the shape (3, 2)"),
+        (HALF, HALF[:, None], "out: expected the shape (2, 3), got the shape (2, 1, 3)"),
+        (HALF, HALF.tolist(), "out: expected an array of shape (2, 3), got a list of 2"),
+        (HALF, 0.5, "out: expected an array of shape (2, 3), got one number, 0.5"),
+        (HALF, None, "out: expected an array of shape (2, 3), got None (is the return missing?)"),
+        (HALF, HALF + 0j, "out: expected real numbers, got complex numbers"),
+        (
+            HALF,
+            np.where(HALF > 2, np.nan, HALF),
+            "out[1, 2]: expected 3, got nan, which is not finite; 1 of 6 entries differ",
+        ),
+        (
+            HALF,
+            np.where(HALF > 2, np.inf, HALF),
+            "out[1, 2]: expected 3, got inf, which is not finite; 1 of 6 entries differ",
+        ),
+        (np.array([np.inf]), np.array([-np.inf]), "out[0]: expected inf, got -inf"),
+        (np.array([np.inf]), np.array([1e300]), "out[0]: expected inf, got 1e+300"),
+        (np.array([2**60]), np.array([2**60 + 1]), "out[0]: expected 1152921504606846976, got 1152921504606846977"),
+        (0.5, -0.5, "out: expected 0.5, got -0.5"),
+        (0.5, np.array([0.5]), "out: expected one number, 0.5, got an array of shape (1,)"),
+        (1.0, "1.0", "out: expected one number, 1, got the text '1.0'"),
+        ((1, 2), (1, 3), "out[1]: expected 2, got 3"),
+        ((1, HALF), (1, -HALF), "out[1][0, 0]: expected 0.5, got -0.5; 5 of 6 entries differ"),
+        ((1, 2), (1,), "out: expected a tuple of 2, got a tuple of 1"),
+        ((1, 2), np.ones(2), "out: expected a tuple of 2, got an array of shape (2,)"),
+        (Foreseen("a", 1), ("a", 2), "out.wrong: expected 1, got 2"),
+        ({"a": 1}, {"a": 2}, "out['a']: expected 1, got 2"),
+        ({"a": HALF}, {"a": HALF + 1}, "out['a'][0, 0]: expected 0.5, got 1.5; 6 of 6 entries differ"),
+        ({"a": 1, "b": 2}, {"a": 1}, "out: expected the key 'b', got a dict without it, of 1 keys"),
+        ({"a": 1}, {"a": 1, "b": 2}, "out: expected no key 'b', got one"),
+        ({"a": 1}, [1], "out: expected a dict of 1 keys, got a list of 1"),
+        ("ab", "abc", "out: expected 'ab', got 'abc'"),
+        ("ab", b"ab", "out: expected the text 'ab', got the text b'ab'"),
+        (None, 0, "out: expected None (is the return missing?), got one number, 0"),
+    ],
+    ids=str,
+)
+def test_the_first_difference_is_told(expected, got, words):
+    assert told(expected, got) == words
+
+
+def test_the_tolerance_is_that_of_the_part():
+    assert told(HALF, HALF + 0.02, 0.01) is None
+    assert told(HALF, HALF + 0.04, 0.01) is not None
+
+
+# -------------------------------------------------------------------------------------------------------- to judge
+class solution:
+    """What a module of solutions is."""
+
+    @staticmethod
+    def scaled(x, factor):
+        return factor * x.sum(axis=0)
+
+    @staticmethod
+    def twice(x, factor):
+        return 2 * x.sum(axis=0)
+
+
+def cases(rng):
+    yield rng.standard_normal((3, 2)), 1.0
+    yield rng.standard_normal((4, 8)), 3.0
+
+
+PART = Part(
+    "scaled",
+    cases,
+    [
+        Foreseen("the sign", lambda x, factor: -factor * x.sum(axis=0)),
+        Foreseen("where is the factor?", lambda x, factor: x.sum(axis=0)),
+        Foreseen("no sum", lambda x, factor: factor * x),
+        Foreseen("it breaks", lambda x, factor: x[100]),
+        Foreseen("never", lambda x, factor: None),
+    ],
+)
+CASES = cases_of(PART, "00")
+
+
+def verdict(function):
+    return judge(PART, solution, CASES, Run([attempt(function, case) for case in CASES]))
+
+
+def test_right():
+    assert verdict(solution.scaled) == ("", "", "")
+    assert (
+        verdict(lambda x, factor: list(np.einsum("bd->d", factor * x)) and np.einsum("bd->d", factor * x)).message == ""
+    )
+
+
+@pytest.mark.parametrize("foreseen", PART.foreseen, ids=lambda foreseen: foreseen.hint)
+def test_the_foreseen_hint(foreseen):
+    assert verdict(foreseen.wrong).hint == foreseen.hint
+
+
+def test_a_wrong_answer_that_was_not_foreseen_gets_no_hint():
+    assert verdict(lambda x, factor: factor + x.sum(axis=0)).hint == ""
+    # Right where the foreseen one is wrong, and the other way round.
+    assert verdict(lambda x, factor: (x if factor > 1 else -x).sum(axis=0)).hint == ""
+
+
+def test_the_case_that_shows_it_is_told():
+    found = verdict(lambda x, factor: x.sum(axis=0))
+    assert found.message.startswith("out[0]: expected ") and found.message.endswith("8 of 8 entries differ")
+    assert found.case == "x of shape (4, 8), factor = 3"
+
+
+def test_arguments_in_words():
+    names = ["a", "b", "c", "d", "e", "f"]
+    values = [2, np.array([[0.5, 1.0]]), np.ones((4, 5)), "text", {"w": 1}, print]
+    assert in_words(names, values) == "a = 2, b = [[0.5 1. ]], c of shape (4, 5), d = 'text', e a dict of 1 keys"
+
+
+def in_place(x, factor):
+    x *= factor
+    return x.sum(axis=0)
+
+
+def test_a_change_in_place_is_told_even_if_the_answer_is_right():
+    first = CASES[1][0][0, 0]
+    message = f"it changes its argument: x[0, 0] was {first:.4g}, and is {3 * first:.4g} after the call"
+    assert verdict(in_place).message == message
+    np.testing.assert_equal(CASES, cases_of(PART, "00"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "message"),
+    [
+        (Raised("NotImplementedError", "", 3, "scaled"), "not written yet"),
+        (Raised("NotImplementedError", "", 3, "other"), "not written yet: other, which it calls"),
+        (Raised("ValueError", "too bad", 2, "scaled"), "ValueError: too bad (line 2: return x)"),
+        (Raised("ValueError", "", 99, "scaled"), "ValueError (line 99)"),
+        (Raised("MemoryError", "", 0, ""), "MemoryError"),
+        (Garbage("a generator"), "out: expected an array of shape (2,), got a generator"),
+    ],
+)
+def test_other_outcomes_in_words(outcome, message):
+    source = "def scaled(x, factor):\n    return x\n"
+    found = judge(PART, solution, CASES, Run([outcome, Answer(3, ())]), source)
+    assert found.message == message and found.hint == ""
+
+
+def test_why_it_ended_is_told_after_what_was_wrong_before():
+    right = attempt(solution.scaled, CASES[0])
+    wrong = attempt(lambda x, factor: -x, CASES[0])
+    assert judge(PART, solution, CASES, Run([right], "it stopped")).message == "it stopped"
+    assert (
+        judge(PART, solution, CASES, Run([], Raised("SyntaxError", "bad", 1, "")), "x x").message
+        == "SyntaxError: bad (line 1: x x)"
+    )
+    assert judge(PART, solution, CASES, Run([wrong], "it stopped")).message.startswith("out: expected the shape (2,)")
+
+
+# -------------------------------------------------------------------------------------------------------- to grade
+def graded(source):
+    parts = [PART, Part("twice", cases, [])]
+    exercise = Exercise("00", "ex00_x", parts, solution, {"scaled": 2, "twice": 3}, ("gpn_ref.config",))
+    return grade(exercise, source, "ex00_x.py")
+
+
+def test_parts_have_points_of_their_own():
+    scaled = "def scaled(x, factor):\n    print(factor)\n    return factor * x.sum(axis=0)\n"
+    found = graded(f"{scaled}def twice(x, factor):\n    return x\n")
+    assert [(result.points, result.maximum) for result in found.results] == [(2, 2), (0, 3)]
+    assert (found.points, found.maximum) == (2, 5) and found.seconds > 0
+    assert found.results[0].output == "1.0\n3.0\n"
+
+
+def test_a_part_that_calls_a_wrong_part_is_told_so():
+    source = "def scaled(x, factor):\n    return x.sum()\ndef twice(x, factor):\n    return scaled(x, 2.0)\n"
+    assert [result.hint for result in graded(source).results] == [
+        "",
+        "it calls scaled, which is not right yet: mend that first",
+    ]
+
+
+@pytest.mark.parametrize("where", ["import os\n{}", "{}\n    import os"])
+def test_a_forbidden_import_gets_nothing_at_all(where):
+    right = (
+        "def scaled(x, factor):\n    return factor * x.sum(axis=0)\ndef twice(x, factor):\n    return 2 * x.sum(axis=0)"
+    )
+    assert graded(right).points == 5
+    found = graded(where.format(right)).results
+    line = 1 if where.startswith("import") else 5
+    message = f"imports os (line {line}): exercise 00 may import numpy, math and gpn_ref.config"
+    assert [(result.points, result.message) for result in found] == [(0, message)] * 2
