@@ -322,7 +322,8 @@ def test_a_second_signal_stops_at_once_without_damage(long_run, tmp_path, number
     stall = (
         "import gpn_ref.training.learner as l, time, sys; from gpn_ref import cli, train_tiny; step = l.Learner.step\n"
     )
-    stall += "def slow(self, *a):\n    if self._training.optimizer.updates == 9: time.sleep(60)\n    return step(self, *a)\n"
+    stall += "def slow(self, *a):\n    if self._training.optimizer.updates == 9: time.sleep(60)\n"
+    stall += "    return step(self, *a)\n"
     stall += "l.Learner.step = slow; cli.run(train_tiny.main, train_tiny.PROG)"
     process = subprocess.Popen(
         [sys.executable, "-c", stall, *map(str, flags), "--out", out], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL

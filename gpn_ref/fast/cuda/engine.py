@@ -76,7 +76,7 @@ class Engine:
         window.loss_and_back(grads, scale)
         for i, gradient in ((s.N, d_state.predicted), (0, d_state.grounded)):
             card.put(d.normalized, gradient)  # any array of that size that is not in use now
-            window._each_row(window.whole.add, B, d.normalized, 0, d.state[i], T * B)
+            window.each_row(window.whole.add, B, d.normalized, 0, d.state[i], T * B)
         if s.H:
             card.put(d.memory, d_state.memory)
         window.backward()

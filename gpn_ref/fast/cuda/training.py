@@ -71,6 +71,7 @@ class Training:
             except MemoryError:
                 if not self._windows:
                     raise
+            if kept is None:  # not above: until there, what was made of it in vain would take up memory
                 self._windows.clear()
                 kept = self.engine.new_window(*shape, training=True), {}
         self._windows[shape] = kept  # the latest comes last

@@ -39,7 +39,7 @@ class Window:
             self.back = empty_back(self.card, self.s, self.B, self.T, dtype, n_pieces)
 
     # ---------------------------------------------------------------------------------------------- launches
-    def _each_row(self, kernel, n_rows, *arguments):
+    def each_row(self, kernel, n_rows, *arguments):
         """A block for each row."""
         self.card.launch(kernel, n_rows, self.tuning.threads, *arguments)
 
@@ -66,29 +66,29 @@ class Window:
 
     def _normalize(self, first, i):
         z = self.trace
-        self._each_row(self.rows.normalize, self.B, first, z.state[i], z.normalized[i], z.inverse[i])
+        self.each_row(self.rows.normalize, self.B, first, z.state[i], z.normalized[i], z.inverse[i])
 
     # ------------------------------------------------------------------------------------------------- there
     def start_from_zero(self):
         """The state in which every text starts."""
         z, s = self.trace, self.s
         for i in (0, s.N):
-            self._each_row(self.whole.fill_columns, self.B, z.state[i], 0, 0, s.D, self.real(0))
+            self.each_row(self.whole.fill_columns, self.B, z.state[i], 0, 0, s.D, self.real(0))
         self._clear(z.memory)
 
     def go_on_from(self, other):
         """The state in which another window of as many sequences ended, or this one."""
         z, last = other.trace, other.T * other.B
         for i in (0, self.s.N):
-            self._each_row(self.whole.copy, self.B, z.state[i], last, self.trace.state[i], 0)
+            self.each_row(self.whole.copy, self.B, z.state[i], last, self.trace.state[i], 0)
         if self.s.H and other is not self:
-            self._each_row(self.whole.copy, self.B, z.memory, 0, self.trace.memory, 0)
+            self.each_row(self.whole.copy, self.B, z.memory, 0, self.trace.memory, 0)
 
     def begin(self):
         """What does not wait for a step. Slot 0 of the states, the memory and the tokens must be there."""
         z, w, s, B = self.trace, self.weights, self.s, self.B
         n = self.T * B
-        self._each_row(self.whole.embed, n, z.tokens, w["embedding.weight"], z.embedded, z.inverse_embedded)
+        self.each_row(self.whole.embed, n, z.tokens, w["embedding.weight"], z.embedded, z.inverse_embedded)
         self.multiply.by_rows(block(z.embedded), block(w.stacks.ground), block(z.state[0], B))
         self._normalize(0, s.N)
         if s.H:
@@ -106,7 +106,7 @@ class Window:
         for t in range(1, self.T + 1):
             if kept and self.s.H and (t - 1) % every == 0:
                 segment = (t - 1) // every
-                self._each_row(self.whole.copy, self.B, self.trace.memory, 0, self.back.kept, segment * self.B)
+                self.each_row(self.whole.copy, self.B, self.trace.memory, 0, self.back.kept, segment * self.B)
             self._step(t)
 
     def _step(self, t):
@@ -117,7 +117,7 @@ class Window:
         self.multiply.by_rows(
             block(z.normalized[s.N], first - B, B), block(w.stacks.ground_gate), block(z.ground_gate, first, B)
         )
-        self._each_row(
+        self.each_row(
             self.rows.ground, B, first, B, z.ground_gate, w["ground.gate.bias"], z.state[s.N], z.state[0],
             z.normalized[0], z.inverse[0],
         )  # fmt: skip
@@ -136,12 +136,12 @@ class Window:
                 self._each_head(self.memory.read, first, z.looks[i], query_bias, z.memory, z.recalled[i])
 
             # predict: x = gate * x + W_2 hidden + W_o read
-            self._each_row(
+            self.each_row(
                 self.rows.mix, B, first, z.looks[i], z.recalled[i], self._out_norm(i), z.mixed[i],
                 z.inverse_recalled[i],
             )  # fmt: skip
             self.multiply.by_rows(block(z.mixed[i], first, B), block(w.stacks.outs[i]), block(z.state[i + 1], first, B))
-            self._each_row(
+            self.each_row(
                 self.rows.predict, B, first, z.looks[i], w[f"layers.{i}.gate.bias"], z.state[i], z.state[i + 1],
                 z.normalized[i + 1], z.inverse[i + 1],
             )  # fmt: skip
@@ -162,7 +162,7 @@ class Window:
         here = block(z.projected, first, n)
         self.multiply.by_rows(block(z.normalized[self.s.N], self.B + first, n), block(w.stacks.decode), here)
         if "decode.bias" in w.flat.shapes:
-            self._each_row(self.whole.add_bias, n, z.projected, first, w["decode.bias"])
+            self.each_row(self.whole.add_bias, n, z.projected, first, w["decode.bias"])
         self.multiply.by_rows(here, block(w["embedding.weight"]), block(z.logits, 0, n))
 
     def decoded_parts(self):
@@ -178,12 +178,12 @@ class Window:
         for first, n in self.decoded_parts():
             self.decode(first, n)
             logits, projected = block(z.logits, 0, n), block(d.projected, first, n)
-            self._each_row(self.whole.cross_entropy, n, z.logits, d.targets, first, share, d.nll)
+            self.each_row(self.whole.cross_entropy, n, z.logits, d.targets, first, share, d.nll)
             self.multiply.over_rows(logits, block(z.projected, first, n), block(grads["embedding.weight"]))
             self.multiply.by_columns(logits, block(w["embedding.weight"]), projected)
             self.multiply.by_columns(projected, block(w.stacks.decode), block(d.decoded, 0, n))
             states = z.normalized[s.N], z.inverse[s.N], d.state[s.N]
-            self._each_row(self.rows.normalize_back, n, B + first, 0, d.decoded, *states)
+            self.each_row(self.rows.normalize_back, n, B + first, 0, d.decoded, *states)
         self.multiply.over_rows(block(d.projected), block(z.normalized[s.N], B), block(grads.stacks.decode))
         if "decode.bias" in w.flat.shapes:
             self._column_sums(d.projected, 0, self.T * B, 0, s.E, grads["decode.bias"])
@@ -201,7 +201,7 @@ class Window:
         every = steps_of_a_segment(T)
         if s.H:  # the last state's key is never used
             key = self.looks[0]["key"]
-            self._each_row(self.whole.fill_columns, B, z.looks[0], T * B, key.start, key.size, self.real(0))
+            self.each_row(self.whole.fill_columns, B, z.looks[0], T * B, key.start, key.size, self.real(0))
         for segment in range((T - 1) // every, -1, -1):
             before = segment * every
             n_steps = min(every, T - before)
@@ -220,7 +220,7 @@ class Window:
                 block(self.weights.stacks.looks[0], key.start, key.size),
                 block(d.normalized),
             )
-            self._each_row(self.rows.normalize_back, B, 0, 0, d.normalized, z.normalized[0], z.inverse[0], d.state[0])
+            self.each_row(self.rows.normalize_back, B, 0, 0, d.normalized, z.normalized[0], z.inverse[0], d.state[0])
 
     def _step_back(self, t, step):
         z, d, w, s, B = self.trace, self.back, self.weights, self.s, self.B
@@ -228,7 +228,7 @@ class Window:
         for i in range(s.N - 1, -1, -1):
             # x = gate * x + W_2 hidden + W_o read
             self.multiply.by_columns(block(d.state[i + 1], first, B), block(w.stacks.outs[i]), block(d.mixed))
-            self._each_row(
+            self.each_row(
                 self.rows.mix_back, B, first, d.mixed, z.looks[i], w[f"layers.{i}.gate.bias"], z.recalled[i],
                 z.inverse_recalled[i], self._out_norm(i), z.state[i], d.state[i + 1], d.state[i], d.out_norm[i],
             )  # fmt: skip
@@ -238,17 +238,17 @@ class Window:
             # all that looked at this state; the key of this slot was used, and got its gradient, a step later
             self.multiply.by_columns(block(z.looks[i], first, B), block(w.stacks.looks[i]), block(d.normalized))
             if i > 0:
-                self._each_row(
+                self.each_row(
                     self.rows.normalize_back, B, first, 0, d.normalized, z.normalized[i], z.inverse[i], d.state[i]
                 )
 
         # grounded = gate * predicted + seen
-        self._each_row(
+        self.each_row(
             self.rows.ground_back, B, first, B, d.normalized, z.normalized[0], z.inverse[0], z.ground_gate,
             w["ground.gate.bias"], z.state[s.N], d.state[0], d.state[s.N],
         )  # fmt: skip
         self.multiply.by_columns(block(z.ground_gate, first, B), block(w.stacks.ground_gate), block(d.normalized))
-        self._each_row(
+        self.each_row(
             self.rows.normalize_back, B, first - B, 0, d.normalized, z.normalized[s.N], z.inverse[s.N], d.state[s.N]
         )
 
@@ -308,5 +308,5 @@ class Window:
         # seen = W_fuse rms(embedding[token])
         over_rows(block(d.state[0], B), block(z.embedded), block(grads.stacks.ground))
         self.multiply.by_columns(block(d.state[0], B), block(self.weights.stacks.ground), block(d.embedded))
-        self._each_row(self.whole.embed_back, n, d.embedded, z.embedded, z.inverse_embedded)
-        self._each_row(self.whole.add_embedded, s.V, d.order, d.starts, d.embedded, grads["embedding.weight"])
+        self.each_row(self.whole.embed_back, n, d.embedded, z.embedded, z.inverse_embedded)
+        self.each_row(self.whole.add_embedded, s.V, d.order, d.starts, d.embedded, grads["embedding.weight"])
