@@ -69,3 +69,10 @@ def test_failures():
     found = made_up()
     found["race"][0] |= {"told": "1 hazards", "passed": False}
     assert device_table.any_failed(found) and "| FAILED: racecheck | 1 hazards |" in device_table.table(found)
+
+
+def test_a_check_that_could_not_be_made_is_told_and_fails():
+    found = made_up()
+    found["parity"].append({"case": "130M", "told": "the card's memory is too small"})
+    assert device_table.any_failed(found)
+    assert "| FAILED: 130M | the card's memory is too small |" in device_table.table(found)

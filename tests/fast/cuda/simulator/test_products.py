@@ -9,7 +9,7 @@ import pytest
 from fast.cuda.simulator.alone import exactly, normal, same
 
 from gpn_ref.fast.cuda.card import SMALL, Card
-from gpn_ref.fast.cuda.products import CuBLAS, Own, block, products
+from gpn_ref.fast.cuda.products import CuBLAS, Own, block, in_one_line, products
 
 LARGER = SMALL._replace(micro=3, side=2, depth=5)
 SIZES = [(1, 1, 1), (3, 4, 2), (4, 5, 3), (5, 4, 4), (9, 8, 7), (2, 13, 6)]  # m, n, depth
@@ -165,3 +165,22 @@ def test_without_the_library(monkeypatch):
     monkeypatch.setenv("GPN_REF_PRODUCTS", "cublas")
     with pytest.raises(ValueError, match="GPN_REF_PRODUCTS=cublas needs nvmath-python"):
         products(one, np.dtype(np.float32))
+
+
+class cuBLASError(Exception):
+    """As nvmath-python's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (cuBLASError("CUBLAS_STATUS_ALLOC_FAILED\n(3)"), MemoryError),
+        (cuBLASError("CUBLAS_STATUS_EXECUTION_FAILED (13)"), ValueError),
+        (KeyError("ALLOC_FAILED"), KeyError),  # a mistake of ours stays what it is
+    ],
+)
+def test_what_cublas_reports_is_one_line(error, kind):
+    with pytest.raises(kind) as told, in_one_line():
+        raise error
+    if kind is not KeyError:
+        assert str(told.value) == f"cuBLAS could not do it: {' '.join(str(error).split())}"
