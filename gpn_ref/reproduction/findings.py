@@ -5,6 +5,7 @@ otherwise they tie. With one seed, or where a run is missing or has diverged, no
 """
 
 from itertools import combinations
+from math import comb
 
 from gpn_ref.reproduction.plan import REFERENCE, ROWS
 
@@ -58,13 +59,20 @@ def order(values, paper, metric, paper_metric):
 def findings(table):
     """Topic -> a paragraph, of a table as `tabulate` makes it."""
     found = {
-        "Order": [RULE if len(table["seeds"]) > 1 else ONE_SEED]
-        + [order_text(table, *measure) for measure in BESIDE_PAPER],
+        "Order": rule(len(table["seeds"])) + [order_text(table, *measure) for measure in BESIDE_PAPER],
         "Beyond the paper": [extra_text(table, row) for row in EXTRA],
         "Recall": [recall_text(table)],
         "Conditions": conditions(table),
     }
     return {topic: text for topic, sentences in found.items() if (text := " ".join(filter(None, sentences)))}
+
+
+def rule(seeds):
+    """What "better" means with so many seeds, and what no rule can make of them."""
+    if seeds < 2:
+        return [ONE_SEED]
+    deals = comb(2 * seeds, seeds)  # ways to call half of the numbers the one model's, all alike if nothing differs
+    return [RULE, f"(Of {seeds} seeds against {seeds} an exact permutation test cannot get below p = {2 / deals:.2g}.)"]
 
 
 def measured(table, row, corpus, metric):

@@ -137,6 +137,14 @@ def test_bad_commands_get_one_line(capsys, tmp_path, monkeypatch, arguments, lin
     assert_told(checked(capsys, *arguments), line)
 
 
+@pytest.mark.parametrize("missing", ["graders", "solutions"])
+def test_without_the_answers_the_command_says_who_grades(capsys, monkeypatch, tmp_path, missing):
+    for folder in {"graders", "solutions", "exercises"} - {missing}:
+        hand_in(tmp_path / folder, RIGHT, "g03.py" if folder == "graders" else NAME)
+    monkeypatch.setattr(check, "FOLDER", tmp_path)
+    assert_told(checked(capsys, "3"), "there is no grader for 03 here: your teacher grades this file")
+
+
 @pytest.mark.parametrize(
     ("data", "line"),
     [

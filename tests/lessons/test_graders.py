@@ -147,6 +147,13 @@ def test_the_arguments_have_names(number):
         assert {len(case) for case in cases} == {len(names)}, part.function
 
 
+@exercises
+def test_the_names_of_what_is_returned_are_as_many_as_that(number):
+    for part, _, right in parts(number):
+        counts = {len(outcome.value) for outcome in right if isinstance(outcome.value, tuple | list)}
+        assert not part.names or counts == {len(part.names)}, part.function
+
+
 # ---------------------------------------------------------------------------------------- as files, in the sandbox
 @pytest.mark.slow
 @exercises

@@ -94,6 +94,22 @@ def test_the_first_difference_is_told(expected, got, words):
     assert told(expected, got) == words
 
 
+def test_where_the_first_entry_hardly_differs_the_worst_is_told_too():
+    got = HALF + [[1e-7, 0, 0], [0, 0.25, 0]]
+    words = "out[0, 0]: expected 0.5, got 0.5000001; 2 of 6 entries differ, most of all out[1, 1]: expected -1, got"
+    assert told(HALF, got) == f"{words} -0.75"
+    assert told(HALF, HALF + [[0.01, 0, 0], [0, 0.25, 0]]) == "out[0, 0]: expected 0.5, got 0.51; 2 of 6 entries differ"
+
+
+def test_the_items_of_a_tuple_have_the_names_of_the_part():
+    named = difference((1.0, HALF), (1.0, -HALF), 1e-9, names=("d_x", "d_weight"))
+    assert named.place == "d_weight[0, 0]"
+    part = PART._replace(function="both", names=("d_x", "d_weight"))
+    right = judge(part, solution, CASES, Run([attempt(solution.both, case) for case in CASES]))
+    wrong = judge(part, solution, CASES, Run([attempt(lambda x, factor: (x, 0.0), case) for case in CASES]))
+    assert right.message == "" and wrong.message == "d_weight: expected 1, got 0"
+
+
 def test_the_tolerance_is_that_of_the_part():
     assert told(HALF, HALF + 0.02, 0.01) is None
     assert told(HALF, HALF + 0.04, 0.01) is not None
@@ -110,6 +126,10 @@ class solution:
     @staticmethod
     def twice(x, factor):
         return 2 * x.sum(axis=0)
+
+    @staticmethod
+    def both(x, factor):
+        return x, factor
 
 
 def cases(rng):
