@@ -144,6 +144,8 @@ def _numbers(expected, got, tolerance, name):
         return None
     at = tuple(int(i) for i in np.argwhere(differs)[0])
     count = f"; {differs.sum():,} of {differs.size:,} entries differ" if differs.size > 1 else ""
+    if got.dtype in (np.float16, np.float32) and expected.dtype == np.float64:
+        count += f"; yours is {got.dtype}, asked for is float64"
     gaps = np.where(differs, gap(expected, got), 0)
     most = tuple(int(i) for i in np.unravel_index(gaps.argmax(), gaps.shape))
     if gaps[most] > 100 * gaps[at]:  # the first alone would look like rounding
@@ -251,17 +253,14 @@ class Verdict(NamedTuple):
 
 
 def judge(part, solution, cases, run, source=""):
-    """The Verdict on what a Run of a submission gave for the cases.
-
-    The hint is that of the first foreseen wrong function that does what the submission did in every case.
-    """
+    """The Verdict on what a Run of a submission gave for the cases."""
     function = getattr(solution, part.function)
     names = list(inspect.signature(function).parameters)
     right = [attempt(function, case) for case in cases]
-    for case, expected, outcome in zip(cases, right, run.outcomes, strict=False):
-        if message := problem(part, case, names, expected, outcome, source):
-            shown_case = "" if message.startswith(UNWRITTEN) else in_words(names, case)
-            return Verdict(message, shown_case, hint(part, cases, run.outcomes))
+    for at, outcome in enumerate(run.outcomes):
+        if message := problem(part, cases[at], names, right[at], outcome, source):
+            shown_case = "" if message.startswith(UNWRITTEN) else in_words(names, cases[at])
+            return Verdict(message, shown_case, hint(part, cases, right, run.outcomes, at))
     ended = told(run.ended, source, part.function) if isinstance(run.ended, Raised) else run.ended
     return Verdict(ended)
 
@@ -294,39 +293,72 @@ def told(raised, source, function):
     return f"{raised.type}{': ' if raised.message else ''}{raised.message}{where}"
 
 
-def hint(part, cases, outcomes):
-    if len(outcomes) == len(cases):
-        for foreseen in part.foreseen:
-            if all(
-                same(attempt(foreseen.wrong, case), outcome, part.tolerance)
-                for case, outcome in zip(cases, outcomes, strict=True)
-            ):
-                return foreseen.hint
-    return ""
+def hint(part, cases, right, outcomes, at):
+    """The hint of the foreseen wrong answer that comes nearest to a submission which is first wrong in case `at`.
+
+    It must give what the submission gave in that case, of a tuple the first item that is wrong, and in half of all
+    cases that are wrong (in all of them, if it is an exception); of several the one that is alike in most cases.
+    """
+    item = first_wrong_item(right[at], outcomes[at], part.tolerance)
+    wrong = [n for n, outcome in enumerate(outcomes) if not same(right[n], outcome, part.tolerance)]
+    enough = len(wrong) / 2 if isinstance(outcomes[at], Answer) else len(wrong)
+    best, nearest = (0, 0), ""
+    for foreseen in part.foreseen:
+        given = [attempt(foreseen.wrong, case) for case in cases[: len(outcomes)]]
+        whole = [same(*pair, part.tolerance) for pair in zip(given, outcomes, strict=True)]
+        alike = [same(*pair, part.tolerance, item) for pair in zip(given, outcomes, strict=True)]
+        shows_it = alike[at] and not same(given[at], right[at], part.tolerance, item)
+        likely = shows_it and sum(alike[n] for n in wrong) >= enough
+        if (len(whole) == len(cases) and all(whole) or likely) and (sum(whole), sum(alike)) > best:
+            best, nearest = (sum(whole), sum(alike)), foreseen.hint
+    return nearest
 
 
-def same(one, other, tolerance):
-    """Whether two outcomes are the same answer, be it right or wrong."""
+def first_wrong_item(right, outcome, tolerance):
+    """Which item of a tuple is the first that is wrong; None where the answer is one thing, or no such tuple came."""
+    if not (isinstance(outcome, Answer) and isinstance(right.value, tuple) and isinstance(outcome.value, tuple | list)):
+        return None
+    if len(right.value) != len(outcome.value):
+        return None
+    items = range(len(right.value))
+    return next((item for item in items if not same(right, outcome, tolerance, item)), None)
+
+
+def same(one, other, tolerance, item=None):
+    """Whether two outcomes are the same answer, be it right or wrong; or have the same item, if they are tuples."""
     if isinstance(one, Answer) and isinstance(other, Answer):
-        return difference(one.value, other.value, tolerance) is None
+        values = one.value, other.value
+        if item is not None and all(isinstance(value, tuple | list) and len(value) > item for value in values):
+            values = [value[item] for value in values]
+        return difference(*values, tolerance) is None
     return isinstance(one, Raised) and isinstance(other, Raised) and one.type == other.type
 
 
 def in_words(names, case):
     """The arguments of a case, for a reader: small ones as they are, of others the shape."""
-    words = []
-    for name, value in zip(names, case, strict=False):
-        if is_number(value):
-            words.append(f"{name} = {one_number(value)}")
-        elif isinstance(value, np.ndarray) and 0 < value.size <= 6:
-            words.append(f"{name} = {np.array2string(value, precision=4, max_line_width=10**6)}".replace("\n", ""))
-        elif isinstance(value, str | bytes):
-            words.append(f"{name} = {shown(value)}")
-        elif isinstance(value, np.ndarray):
-            words.append(f"{name} of shape {value.shape}")
-        elif not callable(value) and not isinstance(value, np.random.Generator):
-            words.append(f"{name} {described(value)}")
-    return ", ".join(words)
+    return ", ".join(filter(None, map(argument_in_words, names, case)))
+
+
+def argument_in_words(name, value):
+    if is_number(value):
+        return f"{name} = {one_number(value)}"
+    if isinstance(value, np.ndarray):
+        if 0 < value.size <= 6:
+            return f"{name} = {np.array2string(value, precision=4, max_line_width=10**6)}".replace("\n", "")
+        return f"{name} of shape {value.shape}"
+    if isinstance(value, str | bytes):
+        return f"{name} = {shown(value)}"
+    if (
+        isinstance(value, dict)
+        and value
+        and all(is_number(item) or isinstance(item, np.ndarray) for item in value.values())
+    ):
+        return f"{name} with {in_words(value, value.values())}"
+    if callable(value) or isinstance(value, np.random.Generator):
+        return ""
+    if isinstance(value, tuple | list) and len(shown(value)) < 60 and all(map(is_number, value)):
+        return f"{name} = {shown(value)}"
+    return f"{name} {described(value)}"
 
 
 # ------------------------------------------------------------------------------------------------------ to grade
@@ -352,8 +384,9 @@ def grade(exercise, source, filename, limits=LIMITS):
             break
         verdict = judge(part, exercise.solution, cases, ran, source)
         failed = [result.part for result in results if not result.passed and result.part in ran.calls]
-        if failed and verdict.message and not verdict.hint:
-            verdict = verdict._replace(hint=f"it calls {failed[0]}, which is not right yet: mend that first")
+        if failed and verdict.message:
+            first = f"it calls {failed[0]}, which is not right yet: mend that first"
+            verdict = verdict._replace(hint=f"{first}. And {verdict.hint}" if verdict.hint else first)
         maximum = exercise.points[part.function]
         points = 0 if verdict.message else maximum
         results.append(Result(part.function, points, maximum, *verdict, ran.output))

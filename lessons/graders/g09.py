@@ -71,6 +71,22 @@ def moments_of_before(params, grads, first, second, step, rate, decay):
     return each(moved, params, first, second), new_first, new_second
 
 
+def second_uncorrected(params, grads, first, second, step, rate, decay):
+    _, first, second = ours.adamw_step(params, grads, first, second, step, rate, decay)
+
+    def moved(p, m, v):
+        change = m / (1 - BETA1**step) / (np.sqrt(v) + EPSILON)
+        return p - rate * (change + decay * p * (p.ndim == 2))
+
+    return each(moved, params, first, second), first, second
+
+
+def decays_by_name(params, grads, first, second, step, rate, decay):
+    moved, first, second = ours.adamw_step(params, grads, first, second, step, rate, 0.0)
+    decays = {name: decay * name.endswith("weight") for name in params}
+    return {name: moved[name] - rate * decays[name] * p for name, p in params.items()}, first, second
+
+
 def uphill(params, grads, first, second, step, rate, decay):
     moved, first, second = ours.adamw_step(params, grads, first, second, step, rate, decay)
     return each(lambda new, p: 2 * p - new, moved, params), first, second
@@ -99,6 +115,11 @@ def each_entry(grads, most):
 def norm_of_after(grads, most):
     grads, norm = ours.clip(grads, most)
     return grads, min(norm, most)
+
+
+def sum_of_norms(grads, most):
+    norm = sum(np.linalg.norm(g) for g in grads.values())
+    return each(lambda g: g * min(1, most / norm) if norm else g, grads), norm
 
 
 def squared(grads, most):
@@ -130,6 +151,18 @@ def cosine_from_the_start(step, peak, warmup, steps, final):
     return ours.learning_rate_at(step, peak, 0, steps, final)
 
 
+def cosine_between(first, last):
+    """The schedule with x = 0 at step warmup + first, and x = 1 at step steps + last."""
+
+    def rate(step, peak, warmup, steps, final):
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        x = min(1.0, max(0.0, (step - warmup - first) / (steps + last - warmup - first)))
+        return peak * (final + (1 - final) * (1 + math.cos(math.pi * x)) / 2)
+
+    return rate
+
+
 def cosine_begins_again(step, peak, warmup, steps, final):
     if step <= steps:
         return ours.learning_rate_at(step, peak, warmup, steps, final)
@@ -159,14 +192,17 @@ PARTS = [
         updates,
         [
             Foreseen("m and v start at 0 and are too small at first: where are m̂ and v̂?", uncorrected),
+            Foreseen("v starts at 0 too, like m: where is v̂?", second_uncorrected),
             Foreseen("t is the given step: it counts from 1 already", counted_from_0),
             Foreseen("scales, biases and rates don't decay: only what is two-dimensional", decays_everything),
+            Foreseen("a norm's scale is called weight, too: go by the dimensions, not by the name", decays_by_name),
             Foreseen("the decay stands beside m̂ / √v̂, not in the gradient: v must not see it", decay_in_the_gradient),
             Foreseen("the decay is multiplied by the rate too", decay_without_the_rate),
             Foreseen("ε is added to the root, not under it", epsilon_in_the_root),
             Foreseen("p moves by the new m and v, not by those of before", moments_of_before),
             Foreseen("the sign: we go down", uphill),
         ],
+        names=("params", "first", "second"),
     ),
     Part(
         "clip",
@@ -177,8 +213,10 @@ PARTS = [
             Foreseen("scale, don't cut entries off: cutting turns the gradient", each_entry),
             Foreseen("the norm to return is that before clipping: it is what a log should show", norm_of_after),
             Foreseen("the length is the root of the sum of squares", squared),
+            Foreseen("the length of all is not the sum of their lengths: add squares, then the root", sum_of_norms),
             Foreseen("all gradients may be 0: mind the division", divides_by_0),
         ],
+        names=("grads", "norm"),
     ),
     Part(
         "learning_rate_at",
@@ -186,6 +224,8 @@ PARTS = [
         [
             Foreseen("step 0 is the first to warm up: a rate of 0 would waste it", starts_at_0),
             Foreseen("the cosine starts where the warm-up ends: x = 0 at step = warmup", cosine_from_the_start),
+            Foreseen("x is 0 at step = warmup and 1 at step = steps, not one before", cosine_between(0, -1)),
+            Foreseen("x is 0 at step = warmup: the cosine begins at the peak", cosine_between(-1, -1)),
             Foreseen(
                 "after the last step the rate stays: x is at most 1, or the cosine comes up again", cosine_begins_again
             ),

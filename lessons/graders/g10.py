@@ -10,11 +10,12 @@ draw, with_temperature, top_p = ours.draw, ours.with_temperature, ours.top_p
 
 # ------------------------------------------------------------------------------------------- with_temperature
 def logits_and_temperatures(rng):
-    """Warm and cold, the model's own, 0 with and without a tie, and logits that overflow."""
+    """Warm and cold, the model's own, 0 with and without a tie, logits that overflow, and a temperature near 0."""
     for V, size, temperature in ((5, 1.0, 0.5), (4, 2.0, 3.0), (6, 1.0, 1.0), (5, 1.0, 0.0)):
         yield size * rng.standard_normal(V), temperature
     yield np.array([1.0, 3.0, 3.0, 2.0]), 0.0
     yield np.array([2000.0, 1999.0, -2000.0]), 0.5
+    yield 0.01 * rng.standard_normal(5), 1e-3
 
 
 def softmax(logits):
@@ -24,6 +25,14 @@ def softmax(logits):
 def after_the_softmax(logits, temperature):
     scaled = softmax(logits) / temperature if temperature else softmax(logits)
     return scaled / scaled.sum()
+
+
+def to_the_power(logits, temperature):
+    """p^(1/τ), which is the same on paper."""
+    if temperature == 0:
+        return with_temperature(logits, 0)
+    weights = softmax(logits) ** (1 / temperature)
+    return weights / weights.sum()
 
 
 def multiplied(logits, temperature):
@@ -61,13 +70,14 @@ def not_summed_up(logits, temperature):
 
 # ------------------------------------------------------------------------------------------------------ top_p
 def probabilities_and_thresholds(rng):
-    """Thresholds between sums, so that no rounding decides; all tokens, one, and tokens of one probability."""
+    """Thresholds between sums, so that no rounding decides; all tokens, one, equal ones, and a sum that is just p."""
     p = np.array([0.1, 0.4, 0.2, 0.3])
     for threshold in (0.35, 0.45, 0.75, 0.95, 1e-9):
         yield p, threshold
     yield rng.permutation(p), 1.0
     yield np.full(4, 0.25), 0.6
     yield softmax(2 * rng.standard_normal(12)), 0.8
+    yield np.array([0.25, 0.5, 0.25]), 0.5  # exact in binary
 
 
 def ranked(probabilities):
@@ -95,6 +105,17 @@ def at_least_one(probabilities, p):
 def one_too_many(probabilities, p):
     order, total = ranked(probabilities)
     return only(probabilities, order[: np.count_nonzero(total < p) + 2])
+
+
+def up_to_p(probabilities, p):
+    order, total = ranked(probabilities)
+    return only(probabilities, order[total - probabilities[order] <= p])
+
+
+def last_of_equals(probabilities, p):
+    order = np.argsort(probabilities, kind="stable")[::-1]
+    before = np.cumsum(probabilities[order]) - probabilities[order]
+    return only(probabilities, order[before < p])
 
 
 def in_ranked_order(probabilities, p):
@@ -167,6 +188,16 @@ def keeps_the_first_state(step, prompt, temperature, p, draws):
     return written
 
 
+def forgets_the_prompt(step, prompt, temperature, p, draws):
+    state, written = None, []
+    for token in prompt:
+        logits, state = step(token, state)
+    for u in draws:
+        written.append(chosen(temperature, p)(logits, u))
+        logits, _ = step(written[-1], None)
+    return written
+
+
 def never_reads_what_it_wrote(step, prompt, temperature, p, draws):
     return loop(step, prompt, chosen(temperature, p), draws, feed=False)
 
@@ -212,6 +243,7 @@ PARTS = [
             Foreseen(
                 "dividing probabilities changes nothing: the sum divides it out. Divide the logits", after_the_softmax
             ),
+            Foreseen("a power of a probability may be 0 for all tokens: divide the logits", to_the_power),
             Foreseen("a low temperature makes logits larger, not smaller", multiplied),
             Foreseen("exp overflows: subtract the largest logit first", unshifted),
             Foreseen("temperature 0 is a case of its own: what is the limit?", divides_by_0),
@@ -227,6 +259,8 @@ PARTS = [
             Foreseen("the token that crosses p is in: without it, a small p leaves nothing", without_the_crossing),
             Foreseen("the token that crosses p is in, not only where nothing else is", at_least_one),
             Foreseen("one token too many: stop as soon as p is reached", one_too_many),
+            Foreseen("before a token that stays there is less than p, not p itself", up_to_p),
+            Foreseen("of equal ones the smaller token goes first: a turned order has them turned too", last_of_equals),
             Foreseen("the answer is in the order of the vocabulary: put them back where they were", in_ranked_order),
             Foreseen("what is kept must sum to 1 again", sums_to_less),
             Foreseen("rank the tokens first, the likeliest in front", in_the_vocabularys_order),
@@ -240,6 +274,9 @@ PARTS = [
         [
             Foreseen("carry the state: step's second answer is its second argument next time", forgets_the_state),
             Foreseen("the state goes on after the prompt too", keeps_the_first_state),
+            Foreseen(
+                "what is written is read with the state, too: None is for the first token alone", forgets_the_prompt
+            ),
             Foreseen("what was written must be read: step with the new token", never_reads_what_it_wrote),
             Foreseen("the model reads the whole prompt, not its last token alone", reads_the_last_only),
             Foreseen(

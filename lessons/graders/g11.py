@@ -43,6 +43,28 @@ def without_gate(embedded, gate, start, product):
     return start[:, None] + np.cumsum(product(embedded), axis=1)
 
 
+def mixes_texts(embedded, gate, start, product):
+    B, T, _ = embedded.shape
+
+    def mixed(x):
+        return product(x).reshape(T, B, -1).swapaxes(0, 1)
+
+    return ours.hoisted(embedded, gate, start, mixed)
+
+
+def like_an_average(embedded, gate, start, product):
+    return ours.hoisted(embedded, gate, start, lambda x: (1 - gate) * product(x))
+
+
+def always_from_the_start(embedded, gate, start, product):
+    return gate * start[:, None] + product(embedded)
+
+
+def last_everywhere(embedded, gate, start, product):
+    states = ours.hoisted(embedded, gate, start, product)
+    return np.repeat(states[:, -1:], states.shape[1], axis=1)
+
+
 def one_too_early(embedded, gate, start, product):
     states = ours.hoisted(embedded, gate, start, product)
     return np.concatenate([start[:, None], states[:, :-1]], axis=1)
@@ -93,6 +115,15 @@ def over_the_batch(x, weights, scales, product):
 def without_epsilon(x, weights, scales, product):
     mean = np.mean(x**2, axis=1, keepdims=True)
     return [y * np.sqrt((mean + 1e-6) / mean) for y in ours.stacked(x, weights, scales, product)]
+
+
+def divided_by_the_scales(x, weights, scales, product):
+    return ours.stacked(x, weights, [1 / scale for scale in scales], product)
+
+
+def with_a_last_border(x, weights, scales, product):
+    y = np.concatenate(ours.stacked(x, weights, scales, product), axis=1)
+    return np.split(y, np.cumsum([len(weight) for weight in weights]), axis=1)
 
 
 def split_at_the_sizes(x, weights, scales, product):
@@ -153,6 +184,11 @@ def wrong_sign(memory, key, value, expected, beta, *rest):
     return ours.write_and_read(memory, key, value, expected, -beta, *rest)
 
 
+def expects_for_the_old_key(memory, key, value, expected, beta, decay, query, next_key):
+    written, recalled, _ = ours.write_and_read(memory, key, value, expected, beta, decay, query, next_key)
+    return written, recalled, recalls(written, key)
+
+
 def exchanged(memory, key, value, expected, beta, decay, query, next_key):
     return ours.write_and_read(memory, key, value, expected, beta, decay, next_key, query)
 
@@ -176,6 +212,10 @@ PARTS = [
             Foreseen("the gate is for the state before alone, not for what is seen", gate_on_both),
             Foreseen("`product` wants all B · T vectors in one call, before the loop", at_every_step),
             Foreseen("s_1 comes from `start`, not from zeros", from_zero),
+            Foreseen("each step goes on from the state before it, not from `start`", always_from_the_start),
+            Foreseen("the gate is for the state before alone: here is no 1 - gate", like_an_average),
+            Foreseen("one array, changed in place, is in the list T times: keep a copy of each state", last_everywhere),
+            Foreseen("reshape does not exchange B and T: it mixes the texts", mixes_texts),
             Foreseen("where is the gate? Each step keeps gate ⊙ s_{t-1}", without_gate),
             Foreseen("that begins with the start: the first state asked for is s_1", one_too_early),
             Foreseen("all T states are asked for, not the last alone", lambda *loop: ours.hoisted(*loop)[:, -1]),
@@ -193,6 +233,8 @@ PARTS = [
             Foreseen("the rms has the mean of the squares under its root, not the sum", of_the_sum),
             Foreseen("each row of x has an rms of its own: the mean is over D alone", over_the_batch),
             Foreseen("what stands under the root beside the mean? Small states tell", without_epsilon),
+            Foreseen("w multiplies x̂, and so the columns of W", divided_by_the_scales),
+            Foreseen("np.split wants the borders between parts: after the last part there is none", with_a_last_border),
             Foreseen("np.split asks where the parts end, not how long they are", split_at_the_sizes),
         ],
     ),
@@ -209,9 +251,11 @@ PARTS = [
             Foreseen("where is the decay?", never_decays),
             Foreseen("decay is for the old memory alone, not for what is written", decays_the_sum),
             Foreseen("the sign of the error: value - expected", wrong_sign),
+            Foreseen("what is expected next is recalled for the next key, not for this one", expects_for_the_old_key),
             Foreseen("query and next_key are exchanged", exchanged),
             Foreseen("the write goes under `key`; the next key only reads", under_the_next_key),
             Foreseen("a reading is a sum over the rows of M: += for each j", not_added_up),
         ],
+        names=("M_t", "recalled", "next_expected"),
     ),
 ]

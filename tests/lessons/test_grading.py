@@ -52,6 +52,11 @@ def test_the_same(expected, got):
         (HALF, HALF * [[1, 1, -1]], "out[0, 2]: expected 2, got -2; 2 of 6 entries differ"),
         (HALF, HALF + 1e-8, "out[0, 0]: expected 0.5, got 0.50000001; 6 of 6 entries differ"),
         (ZEROS, ZEROS + 2e-12, "out[0, 0]: expected 0, got 2e-12; 6 of 6 entries differ"),
+        (
+            np.array([0.1]),
+            np.array([0.1], np.float32),
+            "out[0]: expected 0.1, got 0.100000001; yours is float32, asked for is float64",
+        ),
         (HALF, HALF.T, "out: expected the shape (2, 3), got the shape (3, 2)"),
         (HALF, HALF[:, None], "out: expected the shape (2, 3), got the shape (2, 1, 3)"),
         (HALF, HALF.tolist(), "out: expected an array of shape (2, 3), got a list of 2"),
@@ -169,8 +174,38 @@ def test_the_foreseen_hint(foreseen):
 
 def test_a_wrong_answer_that_was_not_foreseen_gets_no_hint():
     assert verdict(lambda x, factor: factor + x.sum(axis=0)).hint == ""
-    # Right where the foreseen one is wrong, and the other way round.
-    assert verdict(lambda x, factor: (x if factor > 1 else -x).sum(axis=0)).hint == ""
+    # Right in the case that is shown, where the foreseen one is wrong.
+    assert verdict(lambda x, factor: x.sum(axis=0) + (factor if factor > 1 else 0)).hint == ""
+
+
+def test_two_mistakes_at_once_get_the_hint_of_the_one_that_is_shown():
+    assert verdict(lambda x, factor: -factor * (x.sum(axis=0) if factor == 1 else x[0])).hint == "the sign"
+    # One case of three is no sign of anything.
+    three = [*CASES, *cases_of(PART, "01")[1:]]
+    given = [attempt(lambda x, factor: -x.sum(axis=0) if factor == 1 else x[0], case) for case in three]
+    assert judge(PART, solution, three, Run(given)).hint == ""
+    # An exception is, if it is that in all cases that are wrong.
+    broken = [attempt(PART.foreseen[3].wrong, case) for case in CASES]
+    assert judge(PART, solution, CASES, Run(broken)).hint == "it breaks"
+    assert judge(PART, solution, CASES, Run([broken[0], attempt(lambda *case: 0.0, CASES[1])])).hint == ""
+
+
+def test_of_a_tuple_the_item_that_is_wrong_is_looked_at():
+    foreseen = [
+        Foreseen("doubled", lambda x, factor: (2 * x, factor)),
+        Foreseen("less", lambda x, factor: (x, factor - 1)),
+        Foreseen("doubled and less", lambda x, factor: (2 * x, factor - 1)),
+    ]
+    part = PART._replace(function="both", foreseen=foreseen)
+
+    def hint_for(function):
+        return judge(part, solution, CASES, Run([attempt(function, case) for case in CASES])).hint
+
+    assert hint_for(lambda x, factor: (2 * x, 17.0)) == "doubled"  # the second is another matter
+    assert hint_for(lambda x, factor: (2 * x, factor - 1)) == "doubled and less"
+    assert hint_for(lambda x, factor: (x, factor - 1)) == "less"
+    assert hint_for(lambda x, factor: (x + 1, factor - 1)) == ""  # what is shown first has no hint
+    assert hint_for(lambda x, factor: (2 * x,)) == ""
 
 
 def test_the_case_that_shows_it_is_told():
@@ -180,9 +215,16 @@ def test_the_case_that_shows_it_is_told():
 
 
 def test_arguments_in_words():
-    names = ["a", "b", "c", "d", "e", "f"]
-    values = [2, np.array([[0.5, 1.0]]), np.ones((4, 5)), "text", {"w": 1}, print]
-    assert in_words(names, values) == "a = 2, b = [[0.5 1. ]], c of shape (4, 5), d = 'text', e a dict of 1 keys"
+    values = [2, np.array([[0.5, 1.0]]), np.ones((4, 5)), "text", {"w": 1, "m": np.ones(9)}, print]
+    assert (
+        in_words("abcdef", values)
+        == "a = 2, b = [[0.5 1. ]], c of shape (4, 5), d = 'text', e with w = 1, m of shape (9,)"
+    )
+    values = [[1, 2.5], [0.25] * 90, [np.ones(2)], {}, {"a": "b"}, np.random.default_rng(0)]
+    assert (
+        in_words("abcdef", values)
+        == "a = [1, 2.5], b a list of 90, c a list of 1, d a dict of 0 keys, e a dict of 1 keys"
+    )
 
 
 def in_place(x, factor):
@@ -238,6 +280,15 @@ def test_parts_have_points_of_their_own():
     assert [(result.points, result.maximum) for result in found.results] == [(2, 2), (0, 3)]
     assert (found.points, found.maximum) == (2, 5) and found.seconds > 0
     assert found.results[0].output == "1.0\n3.0\n"
+
+
+def test_a_part_that_calls_a_wrong_part_is_told_so_before_its_own_hint():
+    wrong = "def scaled(x, factor):\n    return -both(x, factor)[0].sum(axis=0) * factor\n"
+    source = f"def both(x, factor):\n    return x, -factor\n{wrong}"
+    parts = [PART._replace(function="both", foreseen=[]), PART]
+    exercise = Exercise("00", "ex00_x", parts, solution, {"both": 1, "scaled": 1}, ())
+    hints = [result.hint for result in grade(exercise, source, "ex00_x.py").results]
+    assert hints == ["", "it calls both, which is not right yet: mend that first. And the sign"]
 
 
 def test_a_part_that_calls_a_wrong_part_is_told_so():
