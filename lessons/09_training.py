@@ -167,12 +167,8 @@ assert max(slow_held[:, 1].max(), fast_held[:, 1].max()) < 0.15 and slow[-50:, 0
 assert fast[20:30, 0].max() < healthy[20:30, 0].min() and abs(fast[50:, 0].mean() - turns) < 0.05
 
 # %%
-figure, axes = new_figure(
-    "A healthy run, and two other rates on texts held back", rows=2, columns=2, width=9.5, height=6.2
-)
-for axis, name in zip(
-    axes.flat, ("rate, of peak", "loss, nats", "gradient, unclipped", "values recalled"), strict=True
-):
+figure, axes = new_figure("A healthy run, and two other rates", rows=2, columns=2, width=9.5, height=6.2)
+for axis, name in zip(axes.flat, ("share of peak rate", "loss, nats", "gradient", "recall, held back"), strict=True):
     axis.set(ylabel=name, xlabel="step")
 axes[0, 0].plot(shares, color=BLUE)
 axes[0, 1].plot(healthy[:, 0], color=BLUE)
@@ -183,9 +179,7 @@ for level, name in ((turns, "turns"), (recall, "sure recall"), (floor, "floor"))
     axes[0, 1].text(2, level - 0.11, name, color=GREY)
 for rate, of, c, dash in ((1e-3, held, BLUE, "o"), (1e-4, slow_held, BLACK, ":"), (3e-2, fast_held, VERMILION, "--")):
     for column, corner in ((0, "lower right"), (1, "upper left")):
-        axes[column, 1].plot(
-            10 * np.arange(len(of)), of[:, column], dash, color=c, markersize=3, label=f"peak {rate:g}"
-        )
+        axes[column, 1].plot(10 * np.arange(len(of)), of[:, column], dash, color=c, ms=3, label=f"peak {rate:g}")
         axes[column, 1].legend(loc=corner)
 show(figure, "09_healthy")
 
