@@ -75,21 +75,23 @@ def run(main, prog):
     except BrokenPipeError:  # the reader of our output, `head` say, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        sys.exit(_one_line(prog, f"{error.filename}: {reason}" if error.filename else reason, error))
-    except MemoryError as error:
-        sys.exit(_one_line(prog, "out of memory" + f": {error}" * bool(str(error)), error))
-    except ValueError as error:
-        sys.exit(_one_line(prog, str(error), error))
+    except (OSError, MemoryError, ValueError) as error:
+        print(f"{prog}: {reason(error)}", file=sys.stderr)
+        sys.exit(2)
     finally:
         sys.stderr = before
 
 
-def _one_line(prog, message, error):
-    message = "; ".join([message, *getattr(error, "__notes__", ())])
-    print(f"{prog}: {' '.join(message.split())}", file=sys.stderr)
-    return 2
+def reason(error):
+    """What an OSError, a MemoryError or a ValueError says, in one line, with the notes that it carries."""
+    if isinstance(error, OSError):
+        message = error.strerror or str(error)
+        message = f"{error.filename}: {message}" if error.filename else message
+    elif isinstance(error, MemoryError):
+        message = "out of memory" + f": {error}" * bool(str(error))
+    else:
+        message = str(error)
+    return " ".join("; ".join([message, *getattr(error, "__notes__", ())]).split())
 
 
 def integer(at_least, at_most=10**9):

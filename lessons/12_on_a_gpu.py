@@ -111,7 +111,7 @@ for order in (forwards, backwards):
 # C = A Bᵀ (m, n), of A (m, depth) and B (n, depth), with a thread an entry: 2 depth loads for depth multiply-adds. But
 # the threads of a block need the same rows again and again. So a block makes a square of C, and brings the rows for it
 # to shared memory slice by slice: each number is loaded once for a whole side of the square. `little_gpu` is part 1's
-# card with more eyes: it lets a thread take one number at a time, and counts.
+# card with more eyes: it lets a thread take one number at a time, counts, and needs no `yield` but for barriers.
 
 
 # %%
@@ -143,10 +143,10 @@ for side in (1, 2, 4):
 # Given k, β and decay, each column of M (K, U) goes its own way: Mᵀk, the error, the write and Mᵀq stay within it. So
 # blocks can take a *piece* each, some columns of a head. This kernel, a thread a column, loads each entry three times.
 # Kept in *registers*, a thread's own fastest memory, it would be once: an exercise. With 2 × 2 entries a thread, as in
-# the figure, more threads work at a time, and part 3's sums join what they have of a column.
-#
-# Sums over a row, M d (K), go through all pieces, and blocks can't wait for each other. So each writes its share, and
-# the next launch adds them up: a launch is the barrier of all blocks. Always in one order, for the last bits' sake.
+# the figure, more threads work at a time, and part 3's sums join what they have of a column. A thread's two columns are
+# 4 apart, so that neighbouring threads take neighbouring numbers (part 2). Sums over a row, M d (K) with d (U) as in
+# lesson 08's d_key, go through all pieces, and blocks can't wait for each other. So each writes its share, and the next
+# launch adds them up: a launch is the barrier of all blocks. Always in one order, for the last bits' sake.
 
 
 # %%
@@ -183,23 +183,24 @@ little_gpu.launch(row_shares, 4, 3, M[0], d, shares)
 little_gpu.launch(row_shares, 1, 3, shares.T, np.ones(4), d_key)  # in one piece, with ones: the sum of the shares
 assert_close(d_key[0], M[0] @ d)
 figure, axes = new_figure("M of 8 × 16 in two blocks of 16 threads: which thread holds what", width=9)
-axes.pcolormesh([[0.6] * 8 + [0.9] * 8] * 8, cmap="cividis", vmin=0, vmax=1, edgecolors="white")
+axes.pcolormesh(range(16), range(8), [[0.6] * 8 + [0.9] * 8] * 8, cmap="cividis", vmin=0, vmax=1, edgecolors="white")
 for j, u in np.ndindex(8, 16):
-    axes.text(u + 0.5, j + 0.5, j % 4 * 4 + u % 4, ha="center", va="center")
-axes.set(xlabel="column u: block 0 has the first 8, block 1 the others", ylabel="row j", ylim=(8, 0))
+    axes.text(u, j, j % 4 * 4 + u % 4, ha="center", va="center")
+axes.set(xlabel="column u: left block 0, right block 1", xticks=range(16), ylabel="row j", ylim=(7.5, -0.5))
 kit.show(figure, "12_tile")
 
 # %% [markdown]
 # ## 6 · The same in numba-cuda, which compiles for a card
 #
-# `lessons/on_a_card.py` has part 3's kernel in numba's words, `cuda.blockIdx.x`, `cuda.shared.array` and so on, and
-# three versions of part 5's from the package. Numba has a simulator, too, which must be asked for before numba is
-# imported: so this runs in a process of its own. Where there is a card, say `GPU=1 python lessons/on_a_card.py`.
+# `lessons/on_a_card.py` has part 3's kernel in numba's words, `cuda.blockIdx.x`, `cuda.shared.array` and so on. Numba
+# has a simulator, too, which must be asked for before numba is imported: so this runs in a process of its own. After
+# `pip install numba-cuda`, without a card as well, it also shows three versions of part 5's from the package; exercises
+# need none of it. Where there is a card, say `GPU=1 python lessons/on_a_card.py`.
 
 # %%
 command, environment = [sys.executable, kit.OUT.parent / "on_a_card.py"], {"PYTHONPATH": str(kit.OUT.parents[1])}
 done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
-print(done.stdout or "this numba has no cuda: pip install -r requirements-cuda.txt")
+print(done.stdout or "this numba has no simulator: pip install numba-cuda")
 assert done.stdout.startswith("sums of squares: 285.0 2185.0") or "ModuleNotFoundError" in done.stderr
 
 # %% [markdown]
@@ -244,7 +245,6 @@ assert unlucky == 1 and races == ["SharedRace", "GlobalRace", "nothing"]
 # ## Where the finished version lives, and what to do now
 #
 # `gpn_ref/fast/cuda/` and its README: `ladder.py` has part 5 in three versions, `tile.py` the figure, `products.py`
-# part 4, `rows.py` part 3. On a card, `gpn_ref/fast/cuda/device_check.py` measures them.
-#
-# Exercises, `lessons/exercises/ex12_on_a_gpu.py`: sums of columns, a tiled product, and write and read with M loaded
-# once. Grade yourself: `python -m lessons.check 12`. Next: lesson 13, a look inside.
+# part 4, `rows.py` part 3. On a card, `gpn_ref/fast/cuda/device_check.py` measures them. Exercises,
+# `lessons/exercises/ex12_on_a_gpu.py`: sums of columns, a tiled product, and write and read with M loaded once. Grade
+# yourself: `python -m lessons.check 12`. Next: lesson 13, a look inside.

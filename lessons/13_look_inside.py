@@ -39,7 +39,7 @@ states, decay = trace.predicted.astype(float), trace.decay.astype(float)  # s^p 
 #
 # s̄, the mean of s^p over all tokens, shape (D), is what a state is when nothing in particular has been read. Its length
 # is a quarter of a state's, and two halves of the text agree on where it points. Give it to the decoder like any
-# state: it says common words. The paper calls it the *default token*; in its model it is .81 of a state.
+# state: it says common words, and the stories' names. The paper calls it the *default token*; there its share is .81.
 
 # %%
 mean = states.mean(axis=(0, 1))  # (D): s̄
@@ -49,18 +49,15 @@ logits = bound.decode(mean)  # (V)
 says = [encoding.decode([int(token)]).strip() for token in top_tokens(logits)]
 alike = spearman(logits, trained.token_counts())  # of ranks: 1 if both order the tokens alike, 0 if unrelated
 print(f"share {share:.2f}, cosine of halves {halves:.3f}, rank correlation {alike:.2f}; it says: {' '.join(says)}")
-assert 0.2 < share < 0.3 and halves > 0.95 and alike > 0.6 and {".", "the", "and"} < set(says)
+assert 0.2 < share < 0.3 and halves > 0.95 and alike > 0.6 and {".", "the", "and", "Lily"} < set(says)
 
 # %% [markdown]
 # ## 2 · How many directions do the states fill?
 #
-# Each direction has a variance, an eigenvalue λ_i of the covariance C, shape (D, D). The *participation ratio*
-#
-#     (Σ λ_i)² / Σ λ_i²  =  (trace C)² / Σ_ij C_ij²
-#
-# is D where all are equal, and 1 where one has it all. No eigenvalue is needed: Σ λ_i is the trace of C, Σ λ_i² the
-# sum of its squared entries. On paper: the corners (±2, ±1) have C = diag(4, 1), and 25 / 17 = 1.47 directions. But n
-# states span n - 1 directions at most, so few states look flat: say how many you measured.
+# Each direction has a variance, an eigenvalue λ_i of the covariance C, shape (D, D). The *participation ratio*,
+# (Σ λ_i)² / Σ λ_i², is D where all are equal, and 1 where one has it all. No eigenvalue is needed: Σ λ_i is the trace
+# of C, and Σ λ_i² = Σ_ij C_ij². On paper: the corners (±2, ±1) have C = diag(4, 1), and 25 / 17 = 1.47 directions. But
+# n states span n - 1 directions at most, so few states look flat: say how many you measured.
 
 
 # %%
@@ -83,8 +80,9 @@ assert np.isclose(participation_ratio(corners), 25 / 17) and 15 < ratio < 27 and
 # ## 3 · The state resembles the one before it a little, and earlier ones by its mean alone
 #
 # How alike are s_t and s_{t+lag}? Take the mean cosine over all t, once raw, once less each sequence's own mean. Raw,
-# it falls to a plateau, and the plateau is the mean: vectors that share s̄ and nothing else have a cosine near share²,
-# .24² = .06 here. The paper finds .65 far out; .81² is .66. Centred, hardly anything is left from lag 2 on.
+# it falls, swings until lag 13, and comes to a plateau. That is the mean: vectors that share s̄ and nothing else have a
+# cosine near share², .24² = .06. The paper finds .65 far out; .81² is .66. Centred, hardly anything is left from lag 2
+# on, and mostly below 0: a sequence's centred states sum to 0, which makes about -1 / (T - 1) for a pair of them.
 
 
 # %%
@@ -108,11 +106,10 @@ assert abs(np.mean(raw_curve[31:]) - share**2) < 0.02 and centred_curve[0] > 0.0
 #
 # What a head held n tokens ago has since been multiplied by n decays (lesson 07). Their product is
 # exp(n · mean log decay), which is 1/e after -1 / mean log decay tokens. On paper: .9, .9 and .1 leave .081, and the
-# life is 3 / 2.51 = 1.19 tokens. The package asks another question: it takes the *mean of the products* over all
-# stretches of a length, what is left on average, and looks where that is 1/e. A head that keeps a sentence and clears
-# at its full stop leaves nothing over most long stretches and much over a few, so its average lives longer. Four of
-# our heads are fast, three live for a clause, and head 7 for about 1,000 tokens: longer than any text here, so this is
-# extrapolated. The paper's model has 6 heads of 1 to 3 tokens and 9 of 5 to 322.
+# life is 3 / 2.51 = 1.19 tokens. The package asks when what is left *on average* is 1/e, the mean of the products over
+# all stretches of a length. A head that keeps a sentence and clears at its full stop leaves nothing over most long
+# stretches and much over a few, so its average lives longer. Four of our heads are fast, three live for a clause, and
+# head 7 for about 1,000 tokens, extrapolated from shorter texts. The paper's model has 6 of 1 to 3, and 9 of 5 to 322.
 
 # %%
 lives = -1 / np.log(decay).mean(axis=(0, 1))  # (H) tokens
@@ -146,10 +143,11 @@ show(figure, "13_horizons")
 # %% [markdown]
 # ## 5 · A read is a sum of the values written: find out whose
 #
-# What a read returns is linear in the values: M_tᵀ q_t = Σ_j w_tj v_j, with weights w (T, T) that no value changes. To
-# find them, run the memory again, and let token j write the one-hot vector e_j, of width T. What the read returns
-# then *is* the row w_t. Token j gives |w_tj| ‖v_j‖ to the read. At the last "red" below, the slowest head returns
-# what was written at "kite": the answer. Head 0, which lives for five tokens, returns the last thing named: "cup".
+# Given a pass's keys, queries, β and decays, a read is linear in the values: M_tᵀ q_t = Σ_j w_tj v_j, w (T, T). To find
+# w, run the memory again, and let token j write the one-hot vector e_j, of width T. What the read returns then *is* the
+# row w_t. Token j gives |w_tj| ‖v_j‖ to the read. At the last "red" below, the slowest head returns what was written at
+# "kite": the answer, for its key is made of the state before it, that of "red" (lesson 07). Head 0, which lives for
+# five tokens, returns the last thing named: "cup".
 
 
 # %%
@@ -175,8 +173,7 @@ tokens = [encoding.encode_single_token(END), *encode(encoding, text)]
 words = [encoding.decode([token]).strip() for token in tokens]
 *written, value, returns = parts([tokens])
 gives = retrieved_amounts(read_weights(*written), value)[0, :, -1]  # (H, T): to the last read; `whose` for all heads
-for head in (0, slowest):
-    assert np.allclose(whose(*(part[0, head] for part in written)) @ value[0, head], returns[0, head], atol=1e-4)
+assert all(np.allclose(whose(*(x[0, h] for x in written)) @ value[0, h], returns[0, h], atol=1e-4) for h in range(H))
 print("most to the last read:", ", ".join(f"head {head} {words[gives[head].argmax()]!r}" for head in order))
 figure, rows = new_figure("At the last word: whose values do two heads return?", rows=2, width=9)
 for axis, head, colour in zip(rows[:, 0], (slowest, 0), (BLACK, VERMILION), strict=True):
@@ -191,11 +188,13 @@ assert words[gives[slowest].argmax()] == "kite" and words[gives[0].argmax()] == 
 #
 # In nearly all of 40 questions head 7 returns what was written at the answer. Head 0 does so in a fifth. Head 2 clears
 # at full stops, as if it knew what a sentence is. All of this is correlation. `Interventions` change the model instead.
-# Without what head 7 writes, the answers are gone. Without head 0, or 2, or all slow heads but 7, they stay. Without
-# the mean state they stay too, and every token costs more. In brackets: intervals over sequences.
+# Below, the loss is that of 1,984 tokens of text, in nats a token. The accuracy is the share of the 40 whose answer is
+# the model's likeliest token; blind guesses among the four things of a story have .25. Without what head 7 writes, 7
+# are right, and not 37. Without head 0, or 2, or all slow heads but 7, the answers stay. Without the mean state they
+# stay too, and every token costs more. In brackets: 95 % intervals, from sequences drawn anew.
 
 # %%
-questions, returned = passage_rows(task.cloze_questions(), 40), []
+questions, returned = passage_rows(task.cloze_questions(), 40), []  # stories without their last word, in two batches
 for rows in questions:
     row, at = np.arange(len(rows.inputs)), rows.asked.argmax(axis=1)
     *written, value, _ = parts(rows.inputs)
@@ -209,24 +208,25 @@ slow = np.flatnonzero(~is_fast(on_average))
 taken = {"head 7": [7], "head 0": [0], "head 2": [2], "slow heads": slow, "slow but 7": np.setdiff1d(slow, 7)}
 changes = {name: without_heads("no_write", heads, H) for name, heads in taken.items()}  # these heads write nothing
 changes["the mean"] = Interventions(decode_offset=mean)  # taken from s^p before it is decoded
-batches = text_rows(task, 64, 2048) + questions
-_, differences = compare(changed(bound), {name: changed(bound, x) for name, x in changes.items()}, batches)
-change = {}
+batches = text_rows(task, 64, 2048) + questions  # sequences of 64 tokens, of which each counts for the loss
+sums, differences = compare(changed(bound), {name: changed(bound, x) for name, x in changes.items()}, batches)
+change, (loss, accuracy) = {}, sums.sum(axis=1) / sizes(batches).sum(axis=1)  # sums (2, n), a column a sequence
+print(f"unchanged    loss {loss:5.2f}                  accuracy {accuracy:5.2f}")
 for name, values in differences.items():
-    effect = effects(values, sizes(batches))  # {"loss": …, "accuracy": …}
+    effect = effects(values, sizes(batches))  # Σ values / Σ sizes: {"loss": …, "accuracy": …}
     told = (f"{what} {e['change']:+.2f} [{e['low']:+.2f}, {e['high']:+.2f}]" for what, e in effect.items())
     print(f"{name:<12}", "   ".join(told))
     change[name] = [e["change"] for e in effect.values()]
 assert slowest == 7 and sentence == 2 and returned[7] > 0.8 and 0.1 < returned[0] < 0.3
-assert change["head 7"][1] < -0.5 and change["the mean"][0] > 0.1 and change["head 2"][0] < 0.1
+assert accuracy > 0.9 and accuracy + change["head 7"][1] < 0.25 and change["head 2"][0] < 0.1 < change["the mean"][0]
 assert min(change[name][1] for name in ("head 0", "head 2", "slow but 7", "the mean")) > -0.15
 
 # %% [markdown]
 # ## 7 · Break it
 #
-# Two bugs that everybody writes. The first measures without centring. Give our states a default token as long as the
-# paper's, and they all look alike. The check: a vector added to all states must not change what they fill. The
-# second takes the mean of the decays, and then the logarithm. The check: the product of the decays that a text had.
+# Two bugs that everybody writes. The first measures without centring: with a default token as long as the paper's, our
+# states all look alike. The check: a vector added to all states must not change what they fill. The second takes the
+# mean of the decays, and then the logarithm. The check: the product of the decays that a text had.
 
 # %%
 uncentred = lambda x: np.trace(x.T @ x) ** 2 / np.sum((x.T @ x) ** 2)  # noqa: E731
@@ -246,5 +246,5 @@ assert np.allclose(told, product, rtol=1e-9, atol=0) and (mistold > 1000 * produ
 #
 # `geometry.py`, `default_token.py`, `horizons.py`, `heads.py`, `ablations.py` in `gpn_ref/inspect/`. As commands, with
 # a report, and with random heads to compare with: `python -m gpn_ref.inspect RUN`, `python -m gpn_ref.ablate RUN`.
-# Exercises, `lessons/exercises/ex13_look_inside.py`: the participation ratio, a head's life, the centred cosine. Grade
+# Exercises, `lessons/exercises/ex13_look_inside.py`: what is left on average, a read with decay first, an effect. Grade
 # yourself: `python -m lessons.check 13`. Next: lesson 14, this model against a stack of layers.

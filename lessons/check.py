@@ -1,13 +1,17 @@
 """Grade exercises: yours, one that was handed in, or those of a class.
 
-Exit status: 0 if all parts passed (or a class was graded), 1 if not, 2 for a command or a file that can't be graded.
-Submissions run in processes of their own, with limits of time, memory and output, and without a network.
+Exit status: 0 if all parts passed (or a class was graded), 1 if not, 2 for what can't be graded. Submissions run in
+processes of their own, with limits of time, memory and output, and without a network. All is written at the end: who
+stops it has no table.
 """
 
 import argparse
 import csv
 import os
+import re
+import signal
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +19,7 @@ from tqdm import tqdm
 
 from gpn_ref import cli
 from gpn_ref.files import atomic_write, read_text, write_json
-from lessons.grading import FOLDER, Graded, grade, load_exercise, nothing
+from lessons.grading import FOLDER, Graded, grade, load_exercise, nothing, total
 from lessons.points import EXERCISES
 from lessons.sandbox import LIMITS, tame
 
@@ -47,13 +51,13 @@ def parser():
     where.add_argument("--file", type=cli.path, metavar="PATH", help=what)
     what = "grade a class: in DIR each student has a file or a folder, which gives the name"
     where.add_argument("--class", dest="folder", type=cli.path, metavar="DIR", help=what)
-    what = "where the points of a class go (default class.csv)"
-    parser.add_argument("--csv", type=cli.path, default="class.csv", metavar="PATH", help=what)
+    what = "where the points of a class go, in place of what is there (default class.csv)"
+    parser.add_argument("--csv", type=cli.path, metavar="PATH", help=what)
     what = "write the results for Gradescope too, in its results.json format"
     parser.add_argument("--json", type=cli.path, metavar="PATH", help=what)
     seconds = LIMITS.seconds
     what = f"how long each part may take (default {seconds:g})"
-    parser.add_argument("--seconds", type=cli.number(above=0), default=seconds, metavar="X", help=what)
+    parser.add_argument("--seconds", type=cli.number(above=0, at_most=3600), default=seconds, metavar="X", help=what)
     return parser
 
 
@@ -64,56 +68,108 @@ def main(arguments=None):
         raise ValueError("--file is for one exercise; give one number")
     if options.folder and options.json:
         raise ValueError("--json is for one submission; --class writes --csv")
+    if options.csv and not options.folder:
+        raise ValueError("--csv is for a class; give --class DIR")
     for number in numbers:
         if not all([*FOLDER.glob(f"{room}/*{number}*.py")] for room in ("graders", "solutions")):  # not handed out
             raise ValueError(f"there is no grader for {number} here: your teacher grades this file")
     exercises, limits = [load_exercise(number) for number in numbers], LIMITS._replace(seconds=options.seconds)
-    if options.folder:
-        return grade_class(Path(options.folder), exercises, limits, options.csv)
+    with ended_as_by_ctrl_c():
+        if options.folder:
+            return grade_class(Path(options.folder), exercises, limits, writable(options.csv or "class.csv"))
+        place, results = options.file and Path(options.file), options.json and writable(options.json)
+        return grade_one(place, exercises, limits, results)
+
+
+def writable(path):
+    """The path of a table or of results, if it can be written; an error before the work rather than after it."""
+    target = Path(os.path.realpath(path))
+    if target.suffix.lower() == ".py":
+        raise ValueError(f"{path} ends in .py, and may be somebody's work; give the results another name")
+    if target.is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file")
+    if not target.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {target.parent}")
+    if not os.access(target.parent, os.W_OK):
+        raise ValueError(f"{path}: nothing can be written to {target.parent}")
+    return path
+
+
+@contextmanager
+def ended_as_by_ctrl_c():
+    """In the block SIGTERM and a closed terminal do what Ctrl-C does: nothing that was started stays behind."""
+
+    def stop(number, frame):
+        raise KeyboardInterrupt(number)
+
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # not all on Windows
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
-        graded = [grade_file(one, options.file and Path(options.file), limits) for one in exercises]
-    except (OSError, ValueError) as error:
-        if options.json:  # Gradescope shows nothing without it
-            graded = [Graded(nothing(one, str(error)), 0, ()) for one in exercises]
-            write_json(options.json, gradescope(graded, exercises))
-        raise
-    if options.json:
-        write_json(options.json, gradescope(graded, exercises))
-    if len(exercises) > 1:
-        print(f"course: {percent(graded, exercises):.0f} % of what these exercises weigh")
-    note_missing(graded)
-    return 0 if all(result.passed for one in graded for result in one.results) else 1
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 # ------------------------------------------------------------------------------------------------- one submission
-def grade_file(exercise, place, limits):
-    """Grade a submission, print what it got -> Graded."""
-    path = find(place, exercise) if place else exercise.file
-    graded = grade(exercise, read(path), path.name, limits)
+def grade_one(place, exercises, limits, results):
+    """Grade the exercises of one student, print what they got, write it to `results` -> the exit status."""
+    graded, can_be_graded = [], True
+    for exercise in exercises:
+        try:
+            path = find(place, exercise) if place else exercise.file
+            source = read(path)
+        except (OSError, ValueError) as error:
+            print(f"{PROG}: {cli.reason(error)}", file=sys.stderr)
+            can_be_graded = False
+            graded.append(Graded(nothing(exercise, cli.reason(error)), 0, ()))  # Gradescope shows nothing without it
+            continue
+        graded.append(grade(exercise, source, path.name, limits))
+        show(exercise, path, graded[-1])
+    if results:
+        write_json(results, gradescope(graded, exercises))
+    if len(exercises) > 1:
+        print(f"course: {percent(graded, exercises):.0f} % of what these exercises weigh")
+    note_missing(graded)
+    if not can_be_graded:
+        return 2
+    return 0 if all(result.passed for one in graded for result in one.results) else 1
+
+
+def show(exercise, path, graded):
+    """Print what a submission got."""
     print(f"{exercise.title}    {tame(os.path.relpath(path))}")
     for result in graded.results:
         print(f"  {'pass' if result.passed else 'FAIL'}  {result.part}: {result.points} of {result.maximum}")
         for line in explanation(result):
             print(f"        {line}")
     print(f"  {graded.points} of {graded.maximum} points\n")
-    return graded
 
 
 def find(place, exercise):
     """The submission: the file itself, or the one of the exercise that a folder has, at any depth.
 
-    A file of just the right name is preferred, then the least deep. Solutions, what is hidden, and links don't count.
+    A file that was worked on is preferred to the empty exercise, one of just the right name to ex6.py, the least deep
+    to others. Solutions, what is hidden, and links don't count.
     """
     if not place.is_dir():
         return place
-    found = []
-    for folder, folders, files in os.walk(place):
+    files = []
+    for folder, folders, names in os.walk(place):
         folders[:] = [name for name in folders if name not in ("solutions", "__MACOSX") and name[0] != "."]
-        paths = [Path(folder, name) for name in files if name.startswith(f"ex{exercise.number}_")]
-        found += [path for path in paths if path.suffix == ".py" and path.is_file() and not path.is_symlink()]
+        paths = [Path(folder, name) for name in names if name.lower().endswith(".py")]
+        files += [path for path in paths if path.is_file() and not path.is_symlink()]
+    pattern = re.compile(rf"ex0*{int(exercise.number)}(\D.*)?", re.IGNORECASE)
+    found = [path for path in files if pattern.fullmatch(path.stem)]
     if not found:
-        raise ValueError(f"{place} has no file ex{exercise.number}_*.py")
-    return min(found, key=lambda path: (path.name != exercise.file.name, len(path.parts), path))
+        files.sort(key=lambda path: (len(path.parts), path))
+        others = f"; it has {', '.join(path.name for path in files[:3])}{', …' * (len(files) > 3)}" * bool(files)
+        raise ValueError(f"{place} has no file ex{exercise.number}_*.py{others}")
+    empty = exercise.file.read_bytes() if exercise.file.exists() else None
+    return min(
+        found,
+        key=lambda path: (path.read_bytes() == empty, path.name != exercise.file.name, len(path.parts), path),
+    )
 
 
 def read(path):
@@ -149,7 +205,7 @@ def gradescope(graded, exercises):
         for one, exercise in zip(graded, exercises, strict=True)
         for place, result in enumerate(one.results, 1)
     ]
-    points, maximum = sum(one.points for one in graded), sum(one.maximum for one in graded)
+    points, maximum = total(one.points for one in graded), total(one.maximum for one in graded)
     return {
         "score": points,
         "execution_time": round(sum(one.seconds for one in graded), 3),
@@ -163,6 +219,7 @@ def gradescope(graded, exercises):
 def percent(graded, exercises):
     """The points of all exercises in percent, each counted by its weight in the course."""
     weights = [EXERCISES[exercise.number].weight for exercise in exercises]
+    weights = weights if any(weights) else [1] * len(weights)
     shares = [one.points / one.maximum for one in graded]
     return 100 * sum(w * share for w, share in zip(weights, shares, strict=True)) / sum(weights)
 
@@ -174,7 +231,7 @@ def note_missing(graded):
 
 # -------------------------------------------------------------------------------------------------------- a class
 class Row(NamedTuple):
-    """What a student got: Graded by exercise, and remarks."""
+    """What a student got: Graded by exercise, None where the grader failed, and remarks."""
 
     student: str
     graded: list
@@ -182,43 +239,58 @@ class Row(NamedTuple):
 
 
 def grade_class(folder, exercises, limits, path):
-    """Grade every submission of a folder; write a table of points."""
+    """Grade every submission of a folder, write a table of points -> the exit status."""
     places = [place for place in sorted(folder.iterdir()) if place.name[0] != "."]
-    places = [place for place in places if place.is_dir() or place.suffix == ".py"]
-    if not places:
+    students = [place for place in places if not place.is_symlink() and (place.is_dir() or is_python(place))]
+    if not students:
         raise ValueError(f"{folder} holds no submission: a .py file, or a folder, for each student")
+    stems = [place.stem for place in students]
     rows = []
-    for place in tqdm(places, desc="grading", unit=" students", disable=None, leave=False):
-        rows.append(grade_student(place, exercises, limits))
+    for place in tqdm(students, desc="grading", unit=" students", disable=None, leave=False):
+        one_of_many = stems.count(place.stem) > 1 or place.is_dir()  # anna.py and anna/
+        rows.append(grade_student(place.name if one_of_many else place.stem, place, exercises, limits))
     write_csv(path, rows, exercises)
     print(f"{path}: {len(rows)} students")
     for column, exercise in enumerate(exercises):
-        results = [row.graded[column].results for row in rows]
-        for part, of_part in enumerate(zip(*results, strict=True)):
-            passed = sum(result.passed for result in of_part)
-            print(f"  {exercise.number} {results[0][part].part}: {passed} passed")
-    note_missing(one for row in rows for one in row.graded)
+        results = [row.graded[column].results for row in rows if row.graded[column]]
+        for of_part in zip(*results, strict=True):
+            print(f"  {exercise.number} {of_part[0].part}: {sum(result.passed for result in of_part)} passed")
+    if others := [tame(place.name) for place in places if place not in students]:
+        print(f"note: neither a folder nor a .py file, and not graded: {', '.join(others)}", file=sys.stderr)
+    note_missing(one for row in rows for one in row.graded if one)
+    if failed := [row.student for row in rows if None in row.graded]:
+        print(f"{PROG}: the grader failed; not all is graded of {', '.join(map(tame, failed))}", file=sys.stderr)
+        return 2
     return 0
 
 
-def grade_student(place, exercises, limits):
+def is_python(path):
+    return path.suffix.lower() == ".py"
+
+
+def grade_student(name, place, exercises, limits):
     """Grade the submissions of one student -> Row. Nothing that they do stops the others."""
     graded, remarks = [], []
     for exercise in exercises:
         try:
             path = find(place, exercise)
-            one = grade(exercise, read(path), path.name, limits)
-        except Exception as error:  # the file can't be read; or the grader has a fault, and fifty students wait
-            known = isinstance(error, ValueError | OSError)
-            what = str(error) if known else f"the grader failed, {type(error).__name__}: {error}"
-            one = Graded(nothing(exercise, what), 0, ())
+            source = read(path)
+        except (OSError, ValueError) as error:
+            one = Graded(nothing(exercise, cli.reason(error)), 0, ())
+        else:
+            try:
+                one = grade(exercise, source, path.name, limits)
+            except Exception as error:  # no fault of the student, who gets no zero for it; and fifty others wait
+                graded.append(None)
+                remarks.append(f"{exercise.number}: the grader failed, {type(error).__name__}: {error}")
+                continue
         graded.append(one)
         reasons = {result.message for result in one.results}
         if len(reasons) == 1 and reasons != {""}:
             remarks.append(f"{exercise.number}: {reasons.pop()}")
         else:
             remarks += [f"{exercise.number} {remark(result)}" for result in one.results if not result.passed]
-    return Row(place.stem if place.is_file() else place.name, graded, remarks)
+    return Row(name, graded, remarks)
 
 
 def remark(result):
@@ -236,11 +308,19 @@ def write_csv(path, rows, exercises):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["student", *parts, "total", "percent", "remarks"])
         for row in rows:
-            student = "'" * row.student.startswith(("=", "+", "-", "@")) + row.student
-            points = [result.points for one in row.graded for result in one.results]
-            total = f"{percent(row.graded, exercises):.1f}"
-            line = [student, *points, sum(points), total, " | ".join(row.remarks)]
-            writer.writerow([str(word).encode("utf-8", "backslashreplace").decode() for word in line])
+            writer.writerow(
+                [str(word).encode("utf-8", "backslashreplace").decode() for word in csv_line(row, exercises)]
+            )
+
+
+def csv_line(row, exercises):
+    name = tame(row.student, also="")
+    name = "'" * name.startswith(("=", "+", "-", "@")) + name
+    points = []
+    for one, exercise in zip(row.graded, exercises, strict=True):
+        points += [result.points for result in one.results] if one else [""] * len(exercise.parts)
+    sums = ["", ""] if None in row.graded else [total(points), f"{percent(row.graded, exercises):.1f}"]
+    return [name, *points, *sums, tame(" | ".join(row.remarks), 5000)]
 
 
 if __name__ == "__main__":

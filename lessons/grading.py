@@ -36,6 +36,7 @@ class Part(NamedTuple):
     foreseen: list
     tolerance: float = 1e-9  # of the largest entry of an answer, see `difference`
     names: tuple = ()  # of what it returns, where that is a tuple: so a student reads d_key[0, 1], not out[1][0, 1]
+    made_by: str = ""  # the decorator that it must have, lessons.little_gpu.kernel
 
 
 class Exercise(NamedTuple):
@@ -59,16 +60,13 @@ class Result(NamedTuple):
     """What a part of a submission got, and why."""
 
     part: str
+    passed: bool
     points: float
     maximum: float
-    message: str = ""  # what is wrong; empty if it passed
+    message: str = ""  # what is wrong
     case: str = ""  # the arguments that showed it
     hint: str = ""
     output: str = ""  # what it printed
-
-    @property
-    def passed(self):
-        return not self.message
 
 
 class Graded(NamedTuple):
@@ -78,11 +76,17 @@ class Graded(NamedTuple):
 
     @property
     def points(self):
-        return sum(result.points for result in self.results)
+        return total(result.points for result in self.results)
 
     @property
     def maximum(self):
-        return sum(result.maximum for result in self.results)
+        return total(result.maximum for result in self.results)
+
+
+def total(points):
+    """The sum of points, which may be fractions, as one writes it: 1.3, and 2 rather than 2.0."""
+    found = round(sum(points), 6)
+    return int(found) if found == int(found) else found
 
 
 # ------------------------------------------------------------------------------------------------------ to compare
@@ -247,7 +251,8 @@ def attempt(function, case):
 
 
 class Verdict(NamedTuple):
-    message: str = ""  # what is wrong; empty if nothing is
+    passed: bool
+    message: str = ""  # what is wrong
     case: str = ""
     hint: str = ""
 
@@ -260,9 +265,11 @@ def judge(part, solution, cases, run, source=""):
     for at, outcome in enumerate(run.outcomes):
         if message := problem(part, cases[at], names, right[at], outcome, source):
             shown_case = "" if message.startswith(UNWRITTEN) else in_words(names, cases[at])
-            return Verdict(message, shown_case, hint(part, cases, right, run.outcomes, at))
-    ended = told(run.ended, source, part.function) if isinstance(run.ended, Raised) else run.ended
-    return Verdict(ended)
+            return Verdict(False, tame(message, 800), shown_case, hint(part, cases, right, run.outcomes, at))
+    if run.ended or len(run.outcomes) != len(cases):
+        ended = told(run.ended, source, part.function) if isinstance(run.ended, Raised) else run.ended
+        return Verdict(False, ended or "it ended before all was asked")
+    return Verdict(True)
 
 
 def problem(part, case, names, expected, outcome, source):
@@ -287,7 +294,7 @@ def told(raised, source, function):
     if raised.type == "NotImplementedError":
         other = raised.function not in ("", "<module>", function)
         return f"{UNWRITTEN}: {raised.function}, which it calls" if other else UNWRITTEN
-    lines = source.splitlines()
+    lines = source.replace("\r", "\n").split("\n")  # as Python counts them
     text = f": {tame(lines[raised.line - 1], 80)}" if 0 < raised.line <= len(lines) else ""
     where = f" (line {raised.line}{text})" if raised.line else ""
     return f"{raised.type}{': ' if raised.message else ''}{raised.message}{where}"
@@ -363,12 +370,30 @@ def argument_in_words(name, value):
 
 # ------------------------------------------------------------------------------------------------------ to grade
 def load_exercise(number):
-    """The exercise of lesson `number`, two digits."""
-    [file] = (FOLDER / "solutions").glob(f"ex{number}_*.py")
+    """The exercise of lesson `number`, two digits. ValueError if the table of points does not fit its grader."""
+    found = sorted((FOLDER / "solutions").glob(f"ex{number}_*.py"))
+    if len(found) != 1:
+        raise ValueError(f"lessons/solutions must have one file ex{number}_*.py; it has {len(found)}")
     table = EXERCISES[number]
     parts = importlib.import_module(f"lessons.graders.g{number}").PARTS
-    solution = importlib.import_module(f"lessons.solutions.{file.stem}")
-    return Exercise(number, file.stem, parts, solution, table.parts, table.imports)
+    check_points(number, table, [part.function for part in parts])
+    solution = importlib.import_module(f"lessons.solutions.{found[0].stem}")
+    return Exercise(number, found[0].stem, parts, solution, table.parts, table.imports)
+
+
+def check_points(number, table, functions):
+    """ValueError if the line of the table of points is none for these functions."""
+    where = f"lessons/points.py, exercise {number}"
+    for name in {*functions} ^ {*table.parts}:
+        what = "has no points" if name in functions else "is no part of it"
+        raise ValueError(f"{where}: {name} {what}; its parts are {', '.join(functions)}")
+    for name, points in [*table.parts.items(), ("the weight", table.weight)]:
+        if not (isinstance(points, int | float) and 0 <= points < float("inf")):
+            raise ValueError(f"{where}: {name} has {points!r} points; it must be a number, 0 or more")
+    if not sum(table.parts.values()):
+        raise ValueError(f"{where}: no part has a point")
+    if not isinstance(table.imports, tuple):
+        raise ValueError(f"{where}: imports is {table.imports!r}; it must be a tuple: ({table.imports!r},)")
 
 
 def grade(exercise, source, filename, limits=LIMITS):
@@ -376,7 +401,7 @@ def grade(exercise, source, filename, limits=LIMITS):
     began, results, missing = perf_counter(), [], ()
     for part in exercise.parts:
         cases = cases_of(part, exercise.number)
-        ran = run(source, filename, part.function, cases, exercise.imports, limits)
+        ran = run(source, filename, part.function, cases, exercise.imports, limits, part.made_by)
         missing = ran.missing
         if ran.refused:
             message = f"{ran.refused}: exercise {exercise.number} may import {listed(exercise.imports)}"
@@ -384,18 +409,18 @@ def grade(exercise, source, filename, limits=LIMITS):
             break
         verdict = judge(part, exercise.solution, cases, ran, source)
         failed = [result.part for result in results if not result.passed and result.part in ran.calls]
-        if failed and verdict.message:
+        if failed and not verdict.passed:
             first = f"it calls {failed[0]}, which is not right yet: mend that first"
             verdict = verdict._replace(hint=f"{first}. And {verdict.hint}" if verdict.hint else first)
         maximum = exercise.points[part.function]
-        points = 0 if verdict.message else maximum
-        results.append(Result(part.function, points, maximum, *verdict, ran.output))
+        points = maximum if verdict.passed else 0
+        results.append(Result(part.function, verdict.passed, points, maximum, *verdict[1:], ran.output))
     return Graded(results, perf_counter() - began, missing)
 
 
 def nothing(exercise, message):
     """The results of a submission that gets no point, for one reason."""
-    return [Result(part.function, 0, exercise.points[part.function], message) for part in exercise.parts]
+    return [Result(part.function, False, 0, exercise.points[part.function], message) for part in exercise.parts]
 
 
 def listed(imports):

@@ -1,7 +1,7 @@
 """Lesson 12's kernels in numba-cuda, which compiles them for a card: python lessons/on_a_card.py
 
-Without a card it runs in numba's simulator, which must be asked for before the first import of numba. With one:
-GPU=1 python lessons/on_a_card.py
+Without a card it runs in numba's simulator, which must be asked for before the first import of numba. With one, after
+pip install -r requirements-cuda.txt: GPU=1 python lessons/on_a_card.py
 """
 
 import os
@@ -39,7 +39,7 @@ print("sums of squares:", *out)
 try:
     from gpn_ref.fast.cuda import card, ladder
 except ImportError:
-    print("the memory's kernels: pip install -r requirements-cuda.txt first")
+    print("three versions of the memory's kernel: pip install numba-cuda first")
 else:
     the_card = card.the_card()
     for name, version in ladder.versions(1, 4, 8, np.float64, card.SMALL).items():

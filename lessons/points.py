@@ -30,6 +30,6 @@ EXERCISES = {
         {"column_sums": 3, "weight_gradient": 3, "write_and_read": 4},
         ("lessons.little_gpu.kernel",),
     ),
-    "13": Exercise(5, {"participation_ratio": 2, "head_life": 1, "centred_cosine": 2}),
+    "13": Exercise(5, {"left_on_average": 2, "last_read": 2, "effect": 1}),
     "14": Exercise(5, {"attention_forward": 4, "transformer_params": 1, "matched_width": 2}),
 }

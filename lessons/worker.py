@@ -16,6 +16,7 @@ import json
 import linecache
 import math
 import os
+import signal
 import sys
 import time
 import types
@@ -29,6 +30,7 @@ import numpy as np
 
 LONGEST = 16_000_000  # bytes of an array, or letters of a line
 LARGEST = 2**63 - 1  # whole number
+MANY = 100_000  # things in a list; of a dict or a set, whose members may be chosen to collide, a hundredth
 ALWAYS = ("numpy", "math", "__future__")
 
 
@@ -51,6 +53,8 @@ def pack(value, functions=(), depth=0):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, np.generic | np.ndarray):
         return _pack_array(value)
+    if type(value) in (dict, set, frozenset) and len(value) > MANY / 100:
+        raise Unsendable(f"a {type(value).__name__} of {len(value):,}")
     for kind in (list, tuple, set, frozenset):
         if type(value) is kind:
             return {kind.__name__: _pack_all(value, functions, depth)}
@@ -71,7 +75,7 @@ def pack(value, functions=(), depth=0):
 
 
 def _pack_all(values, functions, depth):
-    if len(values) > 10**6:
+    if len(values) > MANY:
         raise Unsendable(f"{len(values):,} things")
     return [pack(value, functions, depth + 1) for value in values]
 
@@ -86,8 +90,11 @@ def _pack_array(value):
     return {kind: [plain.dtype.str, list(plain.shape), base64.b64encode(plain.tobytes()).decode()]}
 
 
-def unpack(packed, functions=()):
-    """The value that was packed; whatever else it is given, it raises some Exception and does nothing."""
+def unpack(packed, functions=(), trusted=True):
+    """The value that was packed; whatever else it is given, it raises some Exception and does nothing.
+
+    What comes from a submission is not `trusted`: no classes are made for it, a named tuple is a plain one.
+    """
     if type(packed) is int and abs(packed) > LARGEST:
         raise ValueError("a whole number of more than 64 bits")
     if packed is None or type(packed) in (bool, int, float, str):
@@ -105,12 +112,17 @@ def unpack(packed, functions=()):
         array = np.frombuffer(base64.b64decode(data), dtype).reshape(shape).copy()
         return array if kind == "array" else array[()]
     if kind in ("list", "tuple", "set", "frozenset"):
-        return getattr(builtins, kind)(unpack(item, functions) for item in content)
+        if not trusted and "set" in kind and len(content) > MANY / 100:
+            raise ValueError(f"a {kind} of {len(content):,}")
+        return getattr(builtins, kind)(unpack(item, functions, trusted) for item in content)
     if kind == "dict":
-        return {unpack(key, functions): unpack(value, functions) for key, value in content}
+        if not trusted and len(content) > MANY / 100:
+            raise ValueError(f"a dict of {len(content):,} keys")
+        return {unpack(key, functions, trusted): unpack(value, functions, trusted) for key, value in content}
     if kind == "named":
         name, fields, values = content
-        return namedtuple(name, fields)(*(unpack(value, functions) for value in values))
+        make = namedtuple(name, fields)._make if trusted else tuple
+        return make(unpack(value, functions, trusted) for value in values)
     if kind == "function":
         return functions[content]
     if kind == "random":
@@ -160,12 +172,17 @@ def guarded_builtins(allowed, refuse):
 
     def guarded_import(name, globals=None, locals=None, fromlist=(), level=0):
         # C code imports in the name of its caller, and gives a list: `warnings`, when NumPy has one to give.
-        found = not isinstance(fromlist, list) and refused_name("." * level + name, fromlist or (), allowed)
+        from_c = isinstance(fromlist, list) and name.partition(".")[0] not in ("gpn_ref", "lessons")
+        found = not from_c and refused_name("." * level + name, fromlist or (), allowed)
         if found:
             refuse(f"imports {found}")
         return real(name, globals, locals, fromlist, level)
 
-    return vars(builtins) | {"__import__": guarded_import}
+    def breakpoint(*arguments, **keywords):
+        raise RuntimeError("nobody is here to answer a breakpoint: print what you want to see")
+
+    others = {"__import__": guarded_import, "breakpoint": breakpoint, "exit": sys.exit, "quit": sys.exit}  # -S has none
+    return vars(builtins) | others
 
 
 def load(allowed, files):
@@ -189,12 +206,36 @@ def load(allowed, files):
             importlib.import_module(name.rpartition(".")[0])
     if "numba" in sys.modules:  # what it loads for its first compilation takes seconds
         sys.modules["numba"].njit(lambda x: x + x)(1.0)
+    else:  # which knows np.empty by what it is
+        np.empty, np.empty_like = spoiled(np.empty), spoiled(np.empty_like)
+
+
+def spoiled(empty):
+    """np.empty with numbers in it that are no answer, for what it finds in memory is sometimes just that: zeros."""
+
+    def spoiled_empty(*arguments, **keywords):
+        array = empty(*arguments, **keywords)
+        if array.dtype.kind in "iufc":
+            array.fill(np.nan if array.dtype.kind in "fc" else np.iinfo(array.dtype).max)
+        return array
+
+    return spoiled_empty
 
 
 # ------------------------------------------------------------------------------------------------ what it may do
 EVENTS = """_thread. cpython. ctypes. fcntl. ftplib. gc. mmap. os. pty. resource. shutil. signal. socket. sqlite3.
             subprocess. tempfile. urllib. webbrowser.""".split()
 HARMLESS = ("os.listdir", "os.scandir", "os.putenv", "os.unsetenv")
+UNHEARD = {  # calls that tell no hook of what they do
+    "_posixsubprocess.fork_exec": "start a process",
+    "posix.mkfifo": "make a file",
+    "posix.mknod": "make a file",
+    "os.mkfifo": "make a file",
+    "os.mknod": "make a file",
+    "_thread.start_new_thread": "start a thread",
+    "_thread.start_new": "start a thread",
+    "threading._start_new_thread": "start a thread",
+}
 
 
 def watch(folders, compiles):
@@ -210,25 +251,33 @@ def watch(folders, compiles):
     def hook(event, arguments):
         if event == "open":
             path, mode, flags = arguments
-            place = "" if isinstance(path, int) else realpath(fsdecode(path))
+            place = realpath(fsdecode(path)) if type(path) in (str, bytes) else ""  # an object may change its mind
             welcome = place.startswith(folders) or place.startswith(library) and not place.startswith(others)
             if not welcome or (flags & writing if mode is None else set(mode) & set("wax+")):
                 raise PermissionError(f"an exercise may not open {path!r:.200}")
         elif event.startswith(denied) and event not in HARMLESS:
             raise PermissionError(f"an exercise may not call {event}")
+        elif event == "import" and arguments[0] in ("_posixsubprocess", "posix", "_thread"):  # anew
+            raise PermissionError(f"an exercise may not import {arguments[0]}")
 
-    def fork_exec(*arguments):
-        raise PermissionError("an exercise may not start a process")
+    def refusing(what):
+        def refuse(*arguments, **keywords):
+            raise PermissionError(f"an exercise may not {what}")
 
+        return refuse
+
+    for name, what in UNHEARD.items():
+        module, _, function = name.partition(".")
+        with suppress(ImportError):  # on Windows
+            if hasattr(importlib.import_module(module), function):
+                setattr(sys.modules[module], function, refusing(what))
     sys.addaudithook(hook)
-    with suppress(ImportError):  # on Windows; and it tells no hook of what it does
-        import _posixsubprocess
-
-        _posixsubprocess.fork_exec = fork_exec
 
 
 def limit(seconds, memory):
     """Limits that the system keeps -> the names of those that it doesn't have."""
+    with suppress(AttributeError):  # on Windows
+        signal.setitimer(signal.ITIMER_REAL, seconds + 5)  # for the case that the other side is no more
     try:
         import resource
     except ImportError:  # Windows
@@ -306,18 +355,20 @@ def told(error, filename):
     if isinstance(error, SyntaxError) and error.filename == filename:
         place = (error.lineno or 0, "")
         error = type(error)(error.msg)
-    try:
-        message = str(error)
-    except BaseException:
-        message = ""
-    name = "MemoryError" if isinstance(error, MemoryError) else type(error).__name__
-    return [str(name), str(message)[:1000], *place]
+    name = message = ""
+    with suppress(BaseException):
+        name = "MemoryError" if isinstance(error, MemoryError) else str(type(error).__name__)
+        message = str(str(error))[:1000]
+    return [name, message, *place]
 
 
 def found_function(line, job):
     """The function of the submission, which is run for it; None where there is none, which is told."""
     source, filename, allowed = job["source"], job["filename"], job["allowed"]
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)  # for warnings
+    lines = [f"{text}\n" for text in source.split("\n")]
+    linecache.cache[filename] = (len(source), None, lines, filename)  # for warnings
+    room, _, maker = job["made_by"].rpartition(".")
+    make = getattr(sys.modules[room], maker) if room else None
 
     def refuse(what):
         line.send({"refused": what})
@@ -327,7 +378,7 @@ def found_function(line, job):
         tree = ast.parse(source, filename)
         if found := refused_import(tree, allowed):
             refuse(found)
-        module = types.ModuleType(filename.removesuffix(".py"))
+        module = types.ModuleType("submission")
         module.__builtins__ = guarded_builtins(allowed, refuse)
         sys.modules[module.__name__] = module
         exec(compile(tree, filename, "exec"), vars(module))
@@ -338,6 +389,10 @@ def found_function(line, job):
     if not callable(function):
         line.send({"missing": True})
         return None
+    if make and not hasattr(function, "function"):
+        line.send({"broken": ["TypeError", f"{job['function']} is not made by @{maker}", 0, ""]})
+        return None
+    function = make(function.function) if make else function  # anew: it may have been made into something else
     line.send({"calls": list(getattr(getattr(function, "__code__", None), "co_names", ()))})
     return function
 

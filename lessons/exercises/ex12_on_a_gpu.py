@@ -2,8 +2,9 @@
 
 Each is what one thread does. me.block and me.thread say which one it is, me.blocks and me.threads how many blocks there
 are, and how many threads in each; me.shared("name", *shape) is an array that the block's threads share, full of NaN at
-first; `yield` is a barrier. A thread loads and stores one number at a time. The grader runs them with several numbers
-of threads, in several orders, looks for races, and lets you load each number only as often as it says.
+first; `yield` is a barrier, and a kernel without one needs no `yield`. A thread loads and stores one number at a time.
+The grader runs them with several numbers of threads, in several orders, looks for races, and lets no thread load more
+than is said here: each does its share.
 You may import numpy and math, and nothing else but what is imported here.
 """
 
@@ -17,7 +18,8 @@ def column_sums(me, matrix, out):
     """The sum of each column, with a tree: block c adds up column c.
 
     matrix (R, C), C blocks -> out (C). me.threads is a power of two, and R may be more or less. Each number is loaded
-    once, by one thread. About 13 lines.
+    once, and by each thread n = R / me.threads of them, rounded up, or fewer. From shared memory a thread loads
+    n + 2 · log₂ me.threads + 1 numbers at most. About 13 lines.
     """
     raise NotImplementedError
 
@@ -28,7 +30,8 @@ def weight_gradient(me, d_y, x, d_W):
 
     d_y (rows, m), x (rows, n) -> d_W (m, n). A block has side · side threads and makes side × side entries of d_W:
     block up · (n / side) + across those from (up · side, across · side) on. `side` divides rows, m and n. With tiles,
-    d_y is loaded rows · m · n / side times in all, and x as often. About 12 lines.
+    a thread loads rows / side numbers of d_y, as many of x, and from shared memory 3 · rows + 1 at most.
+    About 12 lines.
     """
     raise NotImplementedError
 

@@ -3,17 +3,21 @@
 import numpy as np
 
 
-def participation_ratio(states):
-    centred = states - states.mean(axis=0)
-    covariance = centred.T @ centred / len(states)
-    return np.trace(covariance) ** 2 / np.sum(covariance**2)
+def left_on_average(decay, lag):
+    log_left = np.cumsum(np.log(decay), axis=1)  # (B, T, H): since the first token
+    return np.exp(log_left[:, lag:] - log_left[:, :-lag]).mean(axis=(0, 1))
 
 
-def head_life(decay):
-    return -1 / np.log(decay).mean(axis=(0, 1))
+def last_read(key, query, beta, decay):
+    weights, back = np.zeros(len(key)), query  # back: A_{j+1} … A_T q
+    for j in reversed(range(len(key))):
+        weights[j] = beta[j] * (key[j] @ back)
+        back = decay[j] * (back - weights[j] * key[j])
+    return weights
 
 
-def centred_cosine(states, lag):
-    centred = states - states.mean(axis=1, keepdims=True)
-    unit = centred / np.linalg.norm(centred, axis=-1, keepdims=True)
-    return np.mean(np.sum(unit[:, lag:] * unit[:, :-lag], axis=-1))
+def effect(differences, sizes, draws):
+    change = differences.sum() / sizes.sum()
+    drawn = differences[draws].sum(axis=1) / sizes[draws].sum(axis=1)  # (R)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return change, low, high

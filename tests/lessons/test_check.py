@@ -2,9 +2,13 @@
 
 import csv
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from commands import ENVIRONMENT, ROOT, call
@@ -70,11 +74,29 @@ def test_a_folder_is_searched_for_the_file(capsys, tmp_path):
     hand_in(tmp_path / ".git", RIGHT)
     hand_in(tmp_path, RIGHT, "ex04_other.py")
     result = checked(capsys, "3", "--file", tmp_path)
-    assert_told(result, f"{tmp_path} has no file ex03_*.py")
-    hand_in(tmp_path, RIGHT, "ex03_old.py")
-    hand_in(tmp_path / "clone" / "lessons" / "exercises", EMPTY)
+    assert_told(result, f"{tmp_path} has no file ex03_*.py; it has ex04_other.py")
+    for name in ("a", "b", "c"):
+        hand_in(tmp_path / "deep", RIGHT, f"{name}.py")
     (tmp_path / "ex03_a.py").symlink_to(one("solutions", "03"))
-    assert f"clone/lessons/exercises/{NAME}\n" in checked(capsys, "3", "--file", tmp_path).out
+    result = checked(capsys, "3", "--file", tmp_path)
+    assert_told(result, f"{tmp_path} has no file ex03_*.py; it has ex04_other.py, a.py, b.py, …")
+
+
+def test_of_several_files_that_of_the_right_name_is_taken_unless_it_is_empty(capsys, tmp_path):
+    def graded():
+        return checked(capsys, "3", "--file", tmp_path).out.splitlines()[0].rpartition("/")[2]
+
+    for name in ("Ex3.PY", "EX03_old.py"):  # as they may be called
+        hand_in(tmp_path / "new", RIGHT, name)
+        assert graded() == name
+        (tmp_path / "new" / name).unlink()
+    hand_in(tmp_path, RIGHT, "ex03.py")
+    hand_in(tmp_path, RIGHT, "ex033_other.py")
+    assert graded() == "ex03.py"
+    exercise = hand_in(tmp_path / "clone" / "lessons" / "exercises", EMPTY)
+    assert graded() == "ex03.py"
+    exercise.write_text(RIGHT, encoding="utf-8")
+    assert graded() == NAME
 
 
 @pytest.mark.slow
@@ -125,6 +147,18 @@ def test_a_loop_is_told_in_one_line_and_later_parts_are_graded(capsys, tmp_path)
         (["3", "--file", "a", "--class", "b"], "argument --class: not allowed with argument --file; see --help"),
         (["3", "4", "--file", "a"], "--file is for one exercise; give one number"),
         (["3", "--class", "a", "--json", "b"], "--json is for one submission; --class writes --csv"),
+        (["3", "--csv", "b"], "--csv is for a class; give --class DIR"),
+        (
+            ["3", "--seconds", "1e300"],
+            "argument --seconds: 1e300 is too large; it must be 3600 or less; see --help",
+        ),
+        (["3", "--json", "a.py"], "a.py ends in .py, and may be somebody's work; give the results another name"),
+        (
+            ["3", "--class", "empty", "--csv", "a.PY"],
+            "a.PY ends in .py, and may be somebody's work; give the results another name",
+        ),
+        (["3", "--json", "empty"], "empty is a folder; give the name of a file"),
+        (["3", "--class", "empty", "--csv", "no/a.csv"], "no/a.csv: there is no folder {}/no"),
         (["3", "--file", "nowhere.py"], "nowhere.py: No such file or directory"),
         (["3", "--class", "nowhere"], "nowhere: No such file or directory"),
         (["3", "--file", "/dev/null"], "/dev/null is no file"),
@@ -133,8 +167,81 @@ def test_a_loop_is_told_in_one_line_and_later_parts_are_graded(capsys, tmp_path)
 )
 def test_bad_commands_get_one_line(capsys, tmp_path, monkeypatch, arguments, line):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(check, "grade", None)  # all of this is found out before the work
     (tmp_path / "empty").mkdir()
-    assert_told(checked(capsys, *arguments), line)
+    assert_told(checked(capsys, *arguments), line.format(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"parts": {"log_softmax": 2, "cross_entropy": 2}}, "mean_loss_backward has no points; its parts are {}"),
+        ({"parts": {**dict.fromkeys(PARTS, 1), "softmax": 1}}, "softmax is no part of it; its parts are {}"),
+        ({"parts": dict.fromkeys(PARTS, 0)}, "no part has a point"),
+        ({"parts": dict.fromkeys(PARTS, -1)}, "log_softmax has -1 points; it must be a number, 0 or more"),
+        ({"parts": dict.fromkeys(PARTS, "1")}, "log_softmax has '1' points; it must be a number, 0 or more"),
+        ({"weight": -1}, "the weight has -1 points; it must be a number, 0 or more"),
+        ({"imports": "itertools"}, "imports is 'itertools'; it must be a tuple: ('itertools',)"),
+    ],
+)
+def test_a_table_of_points_that_does_not_fit(capsys, monkeypatch, changes, line):
+    monkeypatch.setitem(EXERCISES, "03", EXERCISES["03"]._replace(**changes))
+    assert_told(checked(capsys, "3"), f"lessons/points.py, exercise 03: {line.format(', '.join(PARTS))}")
+
+
+def test_points_may_be_fractions_and_weights_nothing(capsys, monkeypatch, tmp_path):
+    table = EXERCISES["03"]._replace(weight=0, parts=dict(zip(PARTS, (0.1, 0.2, 1), strict=True)))
+    monkeypatch.setitem(EXERCISES, "03", table)
+    assert "  1.3 of 1.3 points\n" in checked(capsys, "3", "--file", hand_in(tmp_path, RIGHT)).out
+    assert checked(capsys, "3", "--class", tmp_path, "--csv", tmp_path / "a.csv").status == 0
+    [row] = rows(tmp_path / "a.csv").values()
+    assert [*row.values()][1:-1] == ["0.1", "0.2", "1", "1.3", "100.0"]
+
+
+def test_two_solutions_of_one_exercise(capsys, monkeypatch, tmp_path):
+    for folder, names in (("graders", ["g03.py"]), ("solutions", [NAME, "ex03_copy.py"])):
+        for name in names:
+            hand_in(tmp_path / folder, RIGHT, name)
+    monkeypatch.setattr(check, "FOLDER", tmp_path)
+    monkeypatch.setattr("lessons.grading.FOLDER", tmp_path)
+    assert_told(checked(capsys, "3"), "lessons/solutions must have one file ex03_*.py; it has 2")
+
+
+def test_a_file_that_can_not_be_graded_does_not_stop_the_others(capsys, monkeypatch, tmp_path):
+    files = {"03": tmp_path / "empty.py", "04": one("solutions", "04")}
+    files["03"].touch()
+    monkeypatch.setattr("lessons.grading.Exercise.file", property(lambda self: files[self.number]))
+    result = checked(capsys, "3", "4", "--json", tmp_path / "results.json")
+    assert_told(result, f"{files['03']} is empty; it must hold UTF-8 text")
+    assert "  7 of 7 points\n\ncourse: 50 % of what these exercises weigh\n" in result.out
+    found = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert [test["score"] for test in found["tests"]] == [0, 0, 0, 3, 2, 2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc")
+def test_nothing_stays_of_a_command_that_is_stopped(tmp_path, number):
+    sleeps = RIGHT.replace("import numpy as np", "import numpy as np\nload = np.__builtins__['__import__']")
+    sleeps += "print(load('os').getpid(), flush=True)\nload('time').sleep(100)\n"
+    command = [sys.executable, "-m", "lessons.check", "03", "--seconds", "100"]
+    command += ["--file", str(hand_in(tmp_path, sleeps)), "--json", str(tmp_path / "results.json")]
+    (tmp_path / "tmp").mkdir()
+    environment = ENVIRONMENT | {"TMPDIR": str(tmp_path / "tmp")}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    while not (found := children(process.pid)):
+        time.sleep(0.01)
+    time.sleep(0.5)  # it sleeps by now, or is about to: both are to be stopped
+    process.send_signal(number)
+    assert process.communicate()[1] == f"{check.PROG}: stopped\n" and process.returncode == 128 + number
+    assert [path.name for path in tmp_path.iterdir() if path.name != NAME] == ["tmp"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    for pid in found:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def children(pid):
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @pytest.mark.parametrize("missing", ["graders", "solutions"])
@@ -225,8 +332,11 @@ def test_a_class(capsys, tmp_path, monkeypatch):
     (handed_in / ".hidden").mkdir()
     (handed_in / "notes.txt").write_text("no submission")
     monkeypatch.chdir(tmp_path)
+    (handed_in / "bob.zip").write_bytes(b"PK")
+    (handed_in / "zoe").symlink_to(handed_in / "Zoë B")
     result = checked(capsys, "03", "--class", "handed_in")
-    assert (result.status, result.err) == (0, "")
+    note = "note: neither a folder nor a .py file, and not graded: bob.zip, notes.txt, zoe\n"
+    assert (result.status, result.err) == (0, note)
     assert result.out.splitlines() == [
         "class.csv: 10 students",
         "  03 log_softmax: 2 passed",
@@ -268,7 +378,16 @@ def test_a_class_with_two_exercises(capsys, tmp_path):
     assert [*row.values()][:-1] == ["ben", "2", "0", "3", "3", "2", "2", "12", f"{100 * (6 * 5 / 7 + 6) / 12:.1f}"]
 
 
-def test_a_fault_of_the_grader_stops_no_class(capsys, tmp_path, monkeypatch):
+def test_students_of_one_name_and_names_that_are_no_text(capsys, tmp_path):
+    for name in ("anna.py", "Carl.PY", "\t=1+1\x1b[2J\r.py"):
+        hand_in(tmp_path / "class", RIGHT, name)
+    hand_in(tmp_path / "class" / "anna", SIGN)
+    assert checked(capsys, "3", "--class", tmp_path / "class", "--csv", tmp_path / "a.csv").status == 0
+    totals = {student: row["total"] for student, row in rows(tmp_path / "a.csv").items()}
+    assert totals == {"'=1+1\ufffd[2J": "7", "Carl": "7", "anna": "5", "anna.py": "7"}
+
+
+def test_a_fault_of_the_grader_stops_no_class_and_is_no_zero(capsys, tmp_path, monkeypatch):
     hand_in(tmp_path / "class", RIGHT, "anna.py")
     hand_in(tmp_path / "class", RIGHT, "ben.py")
     real = check.grade
@@ -279,10 +398,22 @@ def test_a_fault_of_the_grader_stops_no_class(capsys, tmp_path, monkeypatch):
         return real(exercise, source, name, limits)
 
     monkeypatch.setattr(check, "grade", broken)
-    assert checked(capsys, "3", "--class", tmp_path / "class", "--csv", tmp_path / "a.csv").status == 0
+    result = checked(capsys, "3", "--class", tmp_path / "class", "--csv", tmp_path / "a.csv")
+    assert_told(result, "the grader failed; not all is graded of anna")
     found = rows(tmp_path / "a.csv")
-    assert found["anna"]["remarks"] == "03: the grader failed, IndexError: list index out of range"
+    assert [*found["anna"].values()][1:] == [""] * 5 + ["03: the grader failed, IndexError: list index out of range"]
     assert found["ben"]["total"] == "7"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="it needs ulimit")
+def test_a_system_that_starts_no_process_gives_no_zeros(tmp_path):
+    hand_in(tmp_path / "class", RIGHT, "anna.py")
+    check = f"{sys.executable} -m lessons.check 03 --class {tmp_path / 'class'} --csv {tmp_path / 'a.csv'}"
+    done = subprocess.run(
+        f"ulimit -n 9; {check}", shell=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and done.stderr.endswith("the grader failed; not all is graded of anna\n")
+    assert rows(tmp_path / "a.csv")["anna"]["total"] == ""
 
 
 def test_missing_limits_are_noted(capsys, tmp_path, monkeypatch):

@@ -161,7 +161,7 @@ def verdict(function):
 
 
 def test_right():
-    assert verdict(solution.scaled) == ("", "", "")
+    assert verdict(solution.scaled) == (True, "", "", "")
     assert (
         verdict(lambda x, factor: list(np.einsum("bd->d", factor * x)) and np.einsum("bd->d", factor * x)).message == ""
     )
@@ -256,6 +256,28 @@ def test_other_outcomes_in_words(outcome, message):
     assert found.message == message and found.hint == ""
 
 
+@pytest.mark.parametrize(
+    "ran",
+    [
+        Run([]),
+        Run([attempt(solution.scaled, CASES[0])]),
+        Run([attempt(solution.scaled, case) for case in CASES], "it stopped"),
+        Run([Raised("E", "", 0, "")] * 2),
+        Run([Garbage("")] * 2),
+        Run([Answer((), ())] * 2),
+    ],
+)
+def test_only_right_answers_to_all_cases_pass(ran):
+    found = judge(PART, solution, CASES, ran)
+    assert not found.passed and found.message
+
+
+def test_the_lines_of_a_file_are_counted_as_python_does():
+    source = "\x0c# a\x0b\rdef scaled(x, factor):\n    return x[9]  # \u2028\n    pass\n"
+    raised = Raised("IndexError", "", 3, "scaled")
+    assert judge(PART, solution, CASES, Run([raised] * 2), source).message == "IndexError (line 3: return x[9] #)"
+
+
 def test_why_it_ended_is_told_after_what_was_wrong_before():
     right = attempt(solution.scaled, CASES[0])
     wrong = attempt(lambda x, factor: -x, CASES[0])
@@ -268,6 +290,71 @@ def test_why_it_ended_is_told_after_what_was_wrong_before():
 
 
 # -------------------------------------------------------------------------------------------------------- to grade
+NAMELESS = (
+    "E = type('', (Exception,), {})\nexec(compile('def scaled(*a): raise E\\ndef twice(*a): raise E', '', 'exec'))\n"
+)
+IMPORT = "__builtins__['__import__'].__closure__"
+PASSES = "def scaled(*a): pass\ntwice = scaled\n"
+SENDS = f"""for cell in {IMPORT}:
+    if getattr(cell.cell_contents, '__name__', '') == 'refuse':
+        cell.cell_contents.__closure__[0].cell_contents.send({{}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (NAMELESS, "an exception without a name"),
+        (
+            f"{PASSES}[cell.cell_contents for cell in {IMPORT}][-1]('')",
+            "imports what it may not: exercise 00 may import",
+        ),
+        (PASSES + SENDS.format('{"broken": ["", "", 0, ""]}'), "an exception without a name"),
+        (PASSES + SENDS.format('{"broken": []}'), "it wrote into the pipe to the grader"),
+        (PASSES + SENDS.format('{"refused": ""}'), "imports what it may not"),
+        (
+            PASSES + SENDS.format('{"answer": None, "after": {"tuple": []}}'),
+            "out: expected an array of shape (2,), got None",
+        ),
+    ],
+)
+def test_an_answer_that_says_nothing_is_not_right(source, message):
+    found = graded(source).results
+    assert [result.passed for result in found] == [False, False]
+    assert all(result.message.startswith(message) for result in found), found
+
+
+KERNEL = """from lessons.little_gpu import kernel
+@kernel
+def double(me, x, out): out[me.thread] = 2 * x[me.thread]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (KERNEL, ""),
+        ("def double(*a): return a[5], 2 * a[5]", "TypeError: double is not made by @kernel"),
+        (
+            KERNEL + "def double(*a): return a[5], 2 * a[5]\ndouble.function = lambda me, x, out: None\n",
+            "out[0]: expected 2, got 0; 2 of 2 entries differ",
+        ),
+    ],
+    ids=["a kernel", "none", "something that has one"],
+)
+def test_a_kernel_is_run_as_one_whatever_it_was_made_into(source, message):
+    class doubling:
+        @staticmethod
+        def double(blocks, threads, order, most, each, x, out):
+            return x, 2 * x
+
+    made_by, names = "lessons.little_gpu.kernel", ("x", "out")
+    cases = [(1, 2, "forwards", {}, {}, np.ones(2), np.zeros(2))]
+    part = Part("double", lambda rng: cases, [], names=names, made_by=made_by)
+    [result] = grade(Exercise("00", "ex00_x", [part], doubling, {"double": 1}, (made_by,)), source, "ex00.py").results
+    assert (result.message, result.passed) == (message, not message)
+
+
 def graded(source):
     parts = [PART, Part("twice", cases, [])]
     exercise = Exercise("00", "ex00_x", parts, solution, {"scaled": 2, "twice": 3}, ("gpn_ref.config",))

@@ -5,7 +5,16 @@ import inspect
 import numpy as np
 import pytest
 
-from lessons.little_gpu import ORDERS, Deadlock, GlobalRace, SharedRace, TooManyLoads, kernel, launch
+from lessons.little_gpu import (
+    ORDERS,
+    Deadlock,
+    GlobalRace,
+    SharedRace,
+    TooManyLoads,
+    TooManySharedLoads,
+    kernel,
+    launch,
+)
 
 orders = pytest.mark.parametrize("order", ORDERS)
 
@@ -141,13 +150,39 @@ def test_loads_can_be_limited():
         launch(double, 1, 4, np.ones(4), np.zeros(4), most={"x": 3})
 
 
+def two_from_each(me, x, out):
+    """Two loads by each thread from x, and two from shared memory, of two names."""
+    here, there = me.shared("here", me.threads), me.shared("there", me.threads)
+    here[me.thread], there[me.thread] = x[0], x[1]
+    yield
+    out[me.block * me.threads + me.thread] = here[0] + there[0]
+
+
+@orders
+def test_loads_by_one_thread_can_be_limited_from_an_array_and_from_all_shared_memory(order):
+    x, out = np.ones(4), np.zeros(4)
+    loads, _ = launch(two_from_each, 2, 2, x, out, order=order, each={"x": 2, "shared": 2})
+    assert loads == {"x": 8, "out": 0}  # those of all, and of no shared memory
+    np.testing.assert_array_equal(out, 2)
+    alone = r"by thread \d of block \d alone"
+    with pytest.raises(TooManyLoads, match=f"more than 1 loads from x {alone}"):
+        launch(two_from_each, 2, 2, x, out, order=order, each={"x": 1, "shared": 2})
+    with pytest.raises(TooManySharedLoads, match=f"more than 1 loads from shared memory {alone}"):
+        launch(two_from_each, 2, 2, x, out, order=order, each={"x": 2, "shared": 1})
+
+
 def test_a_kernel_as_a_grader_calls_it_changes_nothing_that_it_was_given():
     called, x, out = kernel(double), np.arange(3.0), np.full(3, np.nan)
-    after = called(2, 2, "backwards", {"x": 3}, x, out)
+    after = called(2, 2, "backwards", {"x": 3}, {"x": 1}, x, out)
     np.testing.assert_array_equal(after, [[0, 1, 2], [0, 2, 4]])
     np.testing.assert_array_equal(x, [0, 1, 2])
     assert np.isnan(out).all()
-    assert list(inspect.signature(called).parameters) == ["blocks", "threads", "order", "most", "x", "out"]
+    assert list(inspect.signature(called).parameters) == ["blocks", "threads", "order", "most", "each", "x", "out"]
     assert called.__name__ == "double"
     launch(called, 2, 2, x, out)  # the other way round: a kernel in `launch`
     np.testing.assert_array_equal(out, [0, 2, 4])
+
+
+def test_a_kernel_that_takes_other_arrays_is_told_so():
+    with pytest.raises(TypeError, match="the kernel takes 2 arrays after me: x, out; it gets 1"):
+        launch(double, 1, 1, np.ones(1))

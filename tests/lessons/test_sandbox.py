@@ -9,6 +9,7 @@ import pytest
 from lessons.sandbox import LIMITS, Answer, Garbage, Raised, run
 
 NAME = "ex00_submission.py"
+BREAKPOINT = "nobody is here to answer a breakpoint: print what you want to see"
 SHORT = LIMITS._replace(seconds=1.0)
 CASES = [(np.ones(3),), (np.arange(4.0),)]
 # An import that no list of names and no hook on the word `import` prevents.
@@ -120,6 +121,12 @@ def test_an_exception_is_told_with_its_line():
         ("raise GeneratorExit", Raised("GeneratorExit", "", 2, "f")),
         ("return f(x)", Raised("RecursionError", "maximum recursion depth exceeded", 2, "f")),
         ("return input()", Raised("EOFError", "EOF when reading a line", 2, "f")),
+        ("exit(3)", Raised("SystemExit", "3", 2, "f")),
+        ("quit()", Raised("SystemExit", "", 2, "f")),
+        ("breakpoint()", Raised("RuntimeError", f"{BREAKPOINT}", 2, "f")),
+        ("return set(range(1001))", Garbage("a set of 1,001")),
+        ("return dict.fromkeys(range(1001))", Garbage("a dict of 1,001")),
+        ("return [0] * 100_001", Garbage("100,001 things")),
         ("raise ValueError('\\x1b[2J' + 'a\\n' * 9)", Raised("ValueError", "\ufffd[2J" + "a " * 8 + "a", 2, "f")),
         ("return (i for i in x)", Garbage("a generator")),
         ("return f", Garbage("a function")),
@@ -140,6 +147,26 @@ def test_each_call_has_its_outcome(body, outcome):
 def test_an_exception_that_can_not_be_shown():
     before = "class Evil(Exception):\n    def __str__(self):\n        raise SystemExit\n"
     assert tried("raise Evil", before).outcomes == [Raised("Evil", "", 5, "f")] * 2
+    before = "class Meta(type):\n    __name__ = property(lambda self: 1 / 0)\n"
+    before += "class Evil(Exception, metaclass=Meta):\n    pass\n"
+    assert tried("raise Evil", before).outcomes == [Raised("an exception without a name", "", 6, "f")] * 2
+
+
+def test_what_np_empty_finds_is_never_an_answer():
+    body = "a, b, c = np.empty(3), np.empty_like(x), np.empty((2, 2), int)\nreturn a, b, c"
+    for outcome in tried(body, "import numpy as np\n").outcomes:
+        a, b, c = outcome.value
+        assert np.isnan(a).all() and a.shape == (3,) and np.isnan(b).all() and (c == 2**63 - 1).all()
+
+
+def test_a_module_may_have_any_name():
+    assert_right(run("import numpy as np\ndef f(x):\n    return 2 * np.abs(x)\n", "numpy.py", "f", CASES))
+
+
+def test_a_named_tuple_of_a_submission_makes_no_class_here():
+    before = "class T(tuple):\n    _fields = ('a',)\nT.__name__ = 'A' * 10**3\n"
+    [outcome] = tried("return [T((1,))] * 1000", before, CASES[:1]).outcomes
+    assert outcome.value == [(1,)] * 1000 and type(outcome.value[0]) is tuple
 
 
 @pytest.mark.parametrize(
@@ -233,6 +260,16 @@ def test_too_much_output_is_stopped():
 
 
 # ------------------------------------------------------------------------------------------------ ways to get away
+WRITE = "while data:\n    data = data[os.write(PIPE, data):]\n"
+MANY = 'data = b\'{{"answer": {{"list": [\' + b\'{}, \' * 400_000 + b\'1]}}, "after": {{"tuple": []}}}}\\n\'\n' + WRITE
+COLLIDING = (  # complex numbers of one hash
+    """some = ",".join('{"complex": [%d, %d]}' % (-1000003 * n, n) for n in range(1, 50_000))
+data = ('{"answer": {"set": [' + some + ']}, "after": {"tuple": []}}\\n').encode()
+"""
+    + WRITE
+)
+
+
 @pytest.mark.parametrize(
     ("body", "ended"),
     [
@@ -250,6 +287,9 @@ def test_too_much_output_is_stopped():
         ('os.write(PIPE, b\'{"answer": 3, "after": 3}\\n\')\nreturn x', "it wrote into the pipe to the grader"),
         ("os.write(PIPE, b'[' * 10**5 + b'\\n')\nreturn x", "it wrote into the pipe to the grader"),
         ("os.write(PIPE, b'9' * 10**5 + b'\\n')\nreturn x", "it wrote into the pipe to the grader"),
+        (MANY.format("1e5"), "it answered with too many things"),
+        (MANY.format('{{"named": ["a", ["b"], [1]]}}'), "it answered with too many things"),
+        (COLLIDING, "it wrote into the pipe to the grader"),
     ],
 )
 def test_it_is_told_how_a_process_got_away(body, ended):
@@ -281,6 +321,10 @@ def test_a_flood_into_the_pipe_ends(line):
         ("os.system('sleep 60')", "call os.system"),
         ("load('subprocess').Popen(['sleep', '60'])", "call subprocess.Popen"),
         ("load('_posixsubprocess').fork_exec()", "start a process"),
+        ("sys.modules.pop('_posixsubprocess', 0)\nload('_posixsubprocess').fork_exec()", "import _posixsubprocess"),
+        ("os.mkfifo('x')", "make a file"),
+        ("os.mknod('x')", "make a file"),
+        ("load('threading').Thread(target=print).start()", "start a thread"),
         ("load('socket').socket()", "call socket.__new__"),
         ("load('ctypes').CDLL(None)", "call ctypes.dlopen"),
         ("os.remove('x')", "call os.remove"),
@@ -296,14 +340,30 @@ def test_what_an_exercise_may_not_do(body, what):
     assert [(o.type, o.message) for o in ran.outcomes] == [("PermissionError", f"an exercise may not {what}")] * 2
 
 
+def test_a_path_that_changes_its_mind():
+    before = f"""{LOADED}
+class Path:
+    asked = 0
+    def __fspath__(self):
+        self.asked += 1
+        return {__file__!r} if self.asked == 1 else os.__file__
+"""
+    for body in ("load('io').FileIO(Path())", "os.open(Path(), os.O_RDONLY)"):
+        outcomes = tried(body, before).outcomes
+        assert [o.type for o in outcomes] == ["PermissionError"] * 2, outcomes
+
+
 def test_threads_do_not_hold_it_up():
-    start = "load('_thread').start_new_thread(load('time').sleep, (60,))"
-    body = f"try:\n    {start}\nexcept RuntimeError:\n    pass\nreturn 2 * x"
+    body = "try:\n    load('_thread').start_new_thread(load('time').sleep, (60,))\nexcept PermissionError:\n    pass\n"
     began = monotonic()
-    ran = tried(body, LOADED)
+    assert_right(tried(f"{body}return 2 * x", LOADED))
     assert monotonic() - began < 30
-    if not any(isinstance(outcome, Raised) for outcome in ran.outcomes):  # newer Pythons tell the hook of threads
-        assert_right(ran)
+
+
+def test_a_process_that_nobody_waits_for_ends_by_itself():
+    """As after a SIGKILL of the grader: only the process itself is left to end it."""
+    body = "print(signal.getitimer(signal.ITIMER_REAL)[0])\nreturn 2 * x"
+    assert 0 < float(tried(body, LOADED, limits=SHORT).output.split()[0]) <= 6
 
 
 def test_no_process_stays():
@@ -326,6 +386,7 @@ def test_no_process_stays():
         ("x = __import__('os')", "imports by __import__ (line 1)"),
         ("try:\n    exec('import os')\nexcept BaseException:\n    pass", "imports os"),
         ("def g():\n    import subprocess", "imports subprocess (line 2)"),
+        ("__builtins__['__import__']('gpn_ref.gradcheck', None, None, ['x'])", "imports gpn_ref.gradcheck"),
     ],
 )
 def test_other_imports_are_told(before, what):
