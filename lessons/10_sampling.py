@@ -47,8 +47,7 @@ for token in tokens:
     logits, state = bound.step(np.array([token]), state)  # (1, V)
     one_by_one.append(logits[0])
 apart = np.abs(np.stack(one_by_one) - whole).max() / np.abs(whole).max()
-print(f"{len(tokens)} tokens: all logits agree to 1e-5 of the largest: {apart < 1e-5}")
-print(f"steps to write 200 tokens: {200} with the state, {200 * 201 // 2:,} without")
+print(f"the logits of {len(tokens)} tokens agree; 200 more take 200 steps, or {200 * 201 // 2:,} without the state")
 assert apart < 1e-5
 
 # %% [markdown]
@@ -60,17 +59,11 @@ assert apart < 1e-5
 # %%
 rival_config = choose_model("mini", "transformer", layers=None, vocab_size=V)  # as many parameters
 rival = load_model(rival_config, "numpy").bind(init_params(rival_config, seed=0))
-
-
-def size(state):
-    return sum(part.size for part in state)
-
-
 print("tokens   GPN+M   Transformer")
 sizes = {}
 for n in (1, 7, 8, 100):
     text = np.full((1, n), end)
-    sizes[n] = size(bound.forward(text).state), size(rival.forward(text).state)
+    sizes[n] = [sum(part.size for part in model.forward(text).state) for model in (bound, rival)]
     print(f"{n:6} {sizes[n][0]:7,} {sizes[n][1]:13,}")
 assert {gpn for gpn, _ in sizes.values()} == {8448} and sizes[100][1] == 100 * sizes[1][1] and sizes[8][1] > 8448
 
@@ -81,7 +74,7 @@ assert {gpn for gpn, _ in sizes.values()} == {8448} and sizes[100][1] == 100 * s
 # token is the first at which the sum exceeds u, a uniform random number in [0, 1). So a text is made of its seed.
 #
 # Sum in float64. In float32 the sum of many small numbers stops growing where they fall below its last digit: those
-# tokens can never be drawn; nor does it end at 1, and a u above its end draws nothing at all.
+# tokens can never be drawn. Nor does it end at 1 (in float64 all but), and a u above its end draws nothing at all.
 
 
 # %%
@@ -106,7 +99,7 @@ assert ours == numpys and lost["float64"] == 0 and lost["float32"] > 0.2 and abs
 #
 # p_i ∝ exp(z_i / τ), for logits z (V) and a *temperature* τ. At τ = 1 these are the model's own probabilities. As τ
 # falls to 0 all goes to the largest logit; as it grows, each token gets 1 / V. The *entropy*, -Σ p_i log p_i, is the
-# surprise to be expected, in nats: it rises with τ, from 0 to ln V.
+# surprise to be expected, in nats: it rises with τ, from 0 to ln V, and rests at ln 6 where six places are as likely.
 
 
 # %%
@@ -114,7 +107,8 @@ def entropy(p):
     return -np.sum(p[p > 0] * np.log(p[p > 0]))
 
 
-open_place, told_place = whole[tokens.tolist().index(encode(encoding, " lived")[0]) + 2], whole[-4]  # by the …, the …
+pond = tokens.tolist().index(encode(encoding, " pond")[0])
+open_place, told_place = whole[pond - 1], whole[-4]  # after … by the, … wanted the
 temperatures = np.geomspace(0.003, 100, 80)
 figure, axes = new_figure("What temperature does to the next token", columns=2, width=10)
 for place, color, dash, name in (
@@ -131,7 +125,7 @@ axes[0, 0].legend()
 # %%
 order = np.argsort(-open_place)[:8]
 words = [encoding.decode([token]).strip() for token in order]
-for t, color, marker in ((0.5, BLACK, "^"), (1.0, BLUE, "o"), (2.0, VERMILION, "s")):
+for t, color, marker in ((0.5, BLACK, "^--"), (1.0, BLUE, "o-"), (2.0, VERMILION, "s:")):
     axes[0, 1].plot(words, token_probabilities(open_place, t)[order], marker, color=color, label=f"temperature {t:g}")
 axes[0, 1].set(xlabel="after “… lived by the”", ylabel="probability")
 axes[0, 1].legend()
@@ -142,7 +136,7 @@ show(figure, "10_temperature")
 #
 # Rank the tokens by probability, and keep them until their sum reaches p: a token stays if those before it have less
 # than p together. So the one that crosses the threshold is in: of .5, .25, .15, .1 top-p .7 keeps .5 and .25, and
-# divides by .75. A low temperature is timid everywhere. Top-p is timid only where the model is sure.
+# divides by .75. A low temperature is timid everywhere. Top-p 0.9 cuts tails, and leaves all six places “by the …”.
 
 # %%
 ranked = np.array([0.5, 0.25, 0.15, 0.1])
@@ -157,15 +151,18 @@ axes.bar(np.arange(len(left)), left, color=BLUE)
 axes.set_xticks(np.arange(len(left)), [encoding.decode([token]).strip() for token in tokens[1:]], rotation=70)
 axes.set(ylabel=f"tokens, of {V}", yticks=range(0, 21, 5))
 show(figure, "10_top_p")
-print(f"tokens left: from {left.min()} to {left.max()}; before the last “hat”: {left[-2]}")
-assert left.min() == 1 and left.max() > 5 and left[-2] == 1
+print(
+    f"tokens left: from {left.min()} to {left.max()}; before “pond” {left[pond - 1]}, before the last “hat” {left[-2]}"
+)
+assert left.min() == 1 and left.max() > 5 and left[-2] == 1 and left[pond - 1] == 6
 
 # %% [markdown]
-# ## 6 · A model is less surprised by its own texts than by others, and that proves nothing
+# ## 6 · The narrower the choice, the less a model's own text surprises it, and that proves nothing
 #
-# Perplexity is exp of the mean surprise (lesson 03). We let 32 texts be written at once, and ask the model itself. At
-# τ = 1 its surprise is its entropy, as must be: it draws from what it believes. Below that it is less, and least
-# where it writes one and the same text 32 times. So no low perplexity of one's own text says that it is good.
+# Perplexity is exp of the mean surprise (lesson 03). We let 64 texts be written at once, and ask the model itself. At
+# τ = 1 its surprise is its entropy, as must be: it draws from what it believes. And it is that of stories held back, as
+# should be (2.60 here, 3.40 in lesson 01: these are their first 64 tokens alone, a window of its training). Below τ = 1
+# it is less, and least where one text is written 64 times. So a low perplexity of one's own text proves nothing.
 
 
 # %%
@@ -185,19 +182,22 @@ def write(n, T, temperature, p, seed):
 print("temperature  top-p   perplexity   different texts")
 surprises = {}
 for temperature, p in ((0, 1.0), (0.5, 1.0), (1.0, 1.0), (1.5, 1.0), (1.0, 0.5)):
-    texts, nll, entropies = write(32, 64, temperature, p, seed=0)
+    texts, nll, entropies = write(64, 64, temperature, p, seed=0)
     surprises[temperature, p] = nll.mean()
     print(f"{temperature:11} {p:6} {np.exp(nll.mean()):12.2f} {len({tuple(text) for text in texts}):17}")
     if (temperature, p) == (1.0, 1.0):
         print(textwrap.fill(encoding.decode(texts[0].tolist()), 100, initial_indent="    ", subsequent_indent="    "))
         gap = (nll - entropies).mean(axis=1)  # (n)
-        assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
+        print(
+            f"    surprise {nll.mean():.2f}, entropy {np.mean(entropies):.2f}, standard error {gap.std() / 8:.2f} nats"
+        )
+        assert abs(gap.mean()) < 4 * gap.std() / 8
 real = [[end, *encode(encoding, text)][:65] for text in load_corpus("stories").validation]
 real = np.array([text for text in real if len(text) == 65][:32])  # (32, 65)
 real_nll = cross_entropy(bound.forward(real[:, :-1]).logits, real[:, 1:]).mean()
 print(f"of 32 stories that it did not write: {np.exp(real_nll):.2f}")
 assert surprises[0, 1.0] < surprises[0.5, 1.0] < surprises[1.0, 1.0] < surprises[1.5, 1.0]
-assert surprises[1.0, 0.5] < surprises[1.0, 1.0] < real_nll
+assert surprises[1.0, 0.5] < surprises[1.0, 1.0] - 0.1 and abs(surprises[1.0, 1.0] - real_nll) < 0.1
 
 # %% [markdown]
 # ## 7 · Break it
@@ -243,7 +243,8 @@ assert nll < 0.3 and blind > 1.5
 # ## Where the finished version lives, and what to do now
 #
 # `token_probabilities` and `generate` in `gpn_ref/generate.py`, with top-k beside top-p. After an END that is drawn,
-# `generate` starts the next text from the zero state. `python -m gpn_ref.sample --temperature 0.5` writes at once.
+# `generate` starts the next text from the zero state. The model that ships draws hardly any: it was trained on windows
+# of 64 tokens, and its stories are longer. `python -m gpn_ref.sample --temperature 0.5` writes at once.
 #
 # Exercises, `lessons/exercises/ex10_sampling.py`: temperature, top-p, and the loop. Grade yourself:
 # `python -m lessons.check 10`. Next: lesson 11, the same numbers, faster.

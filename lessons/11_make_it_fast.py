@@ -69,7 +69,8 @@ assert counts[0] > counts[1] and counts[0] / seconds[0] > 1.2 * counts[1] / seco
 #
 #     operations a second ≤ min(peak, bandwidth · B / 2)                the *roofline*
 #
-# Where B is small, memory is the limit: more texts cost nothing. With lesson 10's B = 1, a weight is read for one use.
+# Where B is small, memory is the limit: more texts should cost nothing. With lesson 10's B = 1, a weight is read for
+# one use. (From B = 2 on NumPy takes another way, on our machine five times as long: a roof is not what you get.)
 
 # %%
 W, sizes = rng.standard_normal((4096, 4096), np.float32), 2 ** np.arange(8)  # 64 MB, more than caches hold; B
@@ -126,13 +127,13 @@ def plain_step(s, carried):
 # ## 4 · One product for all that looks at one state
 #
 # Gate, FFN, query, read gate, value, β and decay look at s^g_t; and so does the *next* step's key. So stack the nine
-# matrices on each other: one product, W (n, D). Each looks through its norm's scale w (D), but W (w ⊙ x̂) is
-# (W diag(w)) x̂: folded into W's columns, it leaves x̂ = s^g / rms(s^g) (B, D), the same for all. New weights must be
-# folded anew, and in training their gradients unfolded.
+# matrices on each other: one product, W (n, D), n = D + 2F + 2HK + 2HU + 2H. Each looks through its norm's scale w (D),
+# but W (w ⊙ x̂) is (W diag(w)) x̂: folded into W's columns, it leaves x̂ = s^g / √(mean(s^g²) + 10⁻⁶) (B, D), the same
+# for all. New weights must be folded anew, and in training their gradients unfolded.
 
 # %%
-expected = reference.forward(tokens).logits  # what every version must give
-assert np.allclose(loop(params, plain_step), expected, rtol=0, atol=1e-10)
+right = reference.forward(tokens).logits  # what every version must give
+assert np.allclose(loop(params, plain_step), right, rtol=0, atol=1e-10)
 LOOKS = {"layers.0.gate": [""], "layers.0.ffn": ["gate.", "value."], "layers.0.read": ["query.", "gate."]}
 LOOKS |= {"write": ["value.", "beta.", "decay.", "key."]}  # whose norm -> who looks through it
 address = lambda pre, bias: ops.l2_norm_forward(np.maximum(pre + bias, 0).reshape(B, H, -1))[0]  # noqa: E731
@@ -148,11 +149,10 @@ def in_numpy(memory, key, error, beta, decay, query, next_key):
 def stacked_step(p, memory_step):
     parts = [p[f"{at}.{who}weight"] * p[f"{at}.norm.weight"] for at in LOOKS for who in LOOKS[at]]
     W, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
-    zero = np.zeros_like(M, W.dtype)
-    start = address(zero.reshape(B, HK, -1)[:, :, 0], p["write.key.bias"]), zero[:, :, 0].copy(), zero
+    nothing, first_key = np.zeros_like(M, W.dtype), address(np.zeros((B, HK), W.dtype), p["write.key.bias"])
 
-    def step(s, carried):
-        key, expected, memory = carried or start  # k of s^g_{t-1}, what M_{t-1} recalls for it, M_{t-1}
+    def step(s, carried):  # carried: k of s^g_{t-1}, what M_{t-1} recalls for it, M_{t-1}
+        key, expected, memory = carried or (first_key, nothing[:, :, 0], nothing.copy())
         normed, _ = ops.rms_norm_forward(s, np.ones(D, s.dtype))
         to_gate, to_ffn, ffn_value, to_query, to_read, value, beta, pre, to_key = np.split(normed @ W.T, ends, axis=1)
         query, next_key = address(to_query, p["layers.0.read.query.bias"]), address(to_key, p["write.key.bias"])
@@ -167,7 +167,7 @@ def stacked_step(p, memory_step):
     return step
 
 
-assert np.allclose(loop(params, stacked_step(params, in_numpy)), expected, rtol=0, atol=1e-10)
+assert np.allclose(loop(params, stacked_step(params, in_numpy)), right, rtol=0, atol=1e-10)
 
 # %% [markdown]
 # ## 5 · Loops for a compiler: each number comes once
@@ -197,8 +197,8 @@ single = {name: x.astype(np.float32) for name, x in params.items()}
 versions = {"reference": lambda: reference.forward(tokens).logits, "hoisted": lambda: loop(params, plain_step)}
 ways = (("stacked", params, in_numpy), ("compiled", params, in_one_pass), ("float32", single, in_one_pass))
 versions |= {name: lambda p=p, way=way: loop(p, stacked_step(p, way)) for name, p, way in ways}
-assert np.allclose(versions["compiled"](), expected, rtol=0, atol=1e-10)
-assert np.allclose(versions["float32"](), expected, rtol=0, atol=1e-4)
+assert np.allclose(versions["compiled"](), right, rtol=0, atol=1e-10)
+assert np.allclose(versions["float32"](), right, rtol=0, atol=1e-4)
 seconds = best(*versions.values())
 for name, each in zip(versions, seconds, strict=True):
     print(f"{name:<10} {1e3 * each:6.1f} milliseconds, {seconds[0] / each:.1f} times as fast")
@@ -211,9 +211,9 @@ assert seconds[0] > 1.3 * seconds[-1] and slow > 1.5 * fast
 # ## 6 · Break it
 #
 # Three bugs that only fast code has. `prange` shares a loop out to threads, and `+=` is a read, an add and a write: two
-# threads that do it to one number lose additions (a *race*). A literal is float64, and what it touches becomes it:
-# half as fast, and nobody is told. `fastmath=True` lets the compiler assume that no NaN comes, and a check for one
-# becomes "never". A comparison, a look at the types, and a NaN put in on purpose catch them.
+# threads that do it to one number lose additions (a *race*). To Numba a literal 1 is an int64 and 1.0 a float64, and
+# either makes float64 of a float32 (NumPy does not): twice the bytes, and nobody is told. `fastmath=True` lets the
+# compiler assume that no NaN comes, and a check for one says "never". A comparison, the types, and a NaN catch them.
 
 
 # %%

@@ -37,6 +37,7 @@ def write_and_read(memory, key, value, expected, beta, decay, query, next_key):
     memory (B, H, K, U) is M; key, query and next_key (B, H, K); value and expected (B, H, U), where `expected` is Mᵀ k,
     known from the step before; beta and decay (B, H). -> the tuple M_t (B, H, K, U), recalled (B, H, U), next_expected
     (B, H, U). Plain loops over b, h, j and u, each entry of M looked at once; of NumPy only np.empty_like and
-    np.zeros_like. Must leave its arguments as they are. About 13 lines.
+    np.zeros_like; the grader sees the answers, the loops are on your honour. Must leave its arguments as they are.
+    About 13 lines.
     """
     raise NotImplementedError
