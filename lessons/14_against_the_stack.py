@@ -6,7 +6,7 @@
 # | **You will be able to** | write attention, size models for a fair comparison, and say what a table shows |
 # | **You need** | lessons 07, 09 and 13 |
 # | **Minutes** | 60, and 40 for the exercises |
-# | **You will see** | two ways to look up a key, what a second layer buys, a table, and two ways to rig it |
+# | **You will see** | two ways to look up a key, what a second layer buys, a table, and three ways to rig it |
 #
 # The paper's claim is about depth: one layer that steps through a text, against stacks of ten and twelve. This lesson
 # builds what is in such a stack, as far as it is new to you, and then reads the table of a full run.
@@ -14,7 +14,6 @@
 # %%
 import json
 from itertools import combinations
-from math import comb
 from time import perf_counter
 
 import numpy as np
@@ -41,8 +40,8 @@ np.set_printoptions(precision=2, suppress=True)
 #
 # A memory's read is such a sum too (lesson 13); only the weights differ. Below, three tokens write v₁ under k₁, v₂
 # under k₂, v₃ under k₁. Asked for k₁, the memory returns v₃, which replaced v₁. Attention returns the mean of v₁ and
-# v₃: it forgets nothing and replaces nothing. To tell the later one it needs positions: Transformer++ turns its keys by
-# them.
+# v₃: it forgets nothing and replaces nothing. To tell the later one it needs positions: Transformer++ turns queries and
+# keys by them. And to find one key it needs long queries: their length is learned, and here it is given.
 
 
 # %%
@@ -70,16 +69,17 @@ attended, read = attention(20 * query, key, value), memory(query, key, value)  #
 print("at the last token attention returns", attended[-1], "and the memory", read[-1])
 assert np.allclose(attended[-1], (value[0] + value[2]) / 2, atol=1e-5) and np.allclose(read[-1], value[2])
 assert np.allclose(attended, mix_forward(*(x[None, None] for x in (20 * query, key, value)))[0][0, 0])
-n, K = 64, 16
+n, K, errors = 64, 16, []
 keys, values = np.random.default_rng(0).standard_normal((2, n, K))
-keys /= np.linalg.norm(keys, axis=1, keepdims=True)  # n pairs; then one of them is asked for, the second
-asked = np.concatenate([keys[1:], keys[1:2]])
-errors = [np.mean((look(c * asked, keys, values)[-1] - values[1]) ** 2) for look, c in ((attention, 200), (memory, 1))]
-print(f"{n} pairs: attention errs by {errors[0]:.3f}, keeps {2 * n * K} floats; the memory {errors[1]:.3f}, {K * K}")
-assert errors[0] < 0.01 < 0.5 < errors[1]
+keys /= np.linalg.norm(keys, axis=1, keepdims=True)  # n pairs; then one of them is asked for, each in turn
+for look, c in ((attention, 1), (attention, 200), (memory, 1)):  # c is the length of the queries
+    returned = np.array([look(c * np.tile(asked, (n, 1)), keys, values)[-1] for asked in keys])  # (n, U)
+    errors.append(np.mean((returned - values) ** 2))
+print("error: attention {:.2f}, long queries {:.2f}, memory {:.2f};".format(*errors), f"{2 * n * K} floats and {K * K}")
+assert errors[1] < 0.01 < 0.9 < errors[0] < errors[2]
 
 # %% [markdown]
-# ## 2 · At one count of parameters, what is carried differs by hundreds
+# ## 2 · At one count of parameters, what is carried differs by up to 288 times
 #
 # A fair comparison gives each model as many parameters. A step multiplies by nearly all of them once, so it is about
 # as much work, too. What is carried from token to token is another matter. A Transformer of N layers carries 2 N d
@@ -88,31 +88,26 @@ assert errors[0] < 0.01 < 0.5 < errors[1]
 
 # %%
 reference = choose_model("mini", "gpn+m", None, vocab_size=295)
-configs = {  # by the names of the table in part 5
-    "transformer-deep": baseline_like("transformer", reference),
-    "gdn-deep": baseline_like("gdn", reference),
-    "gpn+m-1": reference,
-    "gpn+m-2": deeper(reference, 2),
-    "gpn": without_memory(reference),
-    "gdn-1": baseline_like("gdn", reference, 1),
-    "transformer-1": baseline_like("transformer", reference, 1),
-}
+deep = {f"{kind}-deep": baseline_like(kind, reference) for kind in ("transformer", "gdn")}
+flat = {f"{kind}-1": baseline_like(kind, reference, 1) for kind in ("gdn", "transformer")}
+gpn = {"gpn+m-1": reference, "gpn+m-2": deeper(reference, 2), "gpn": without_memory(reference)}
+configs = deep | gpn | flat  # by the names of the table in part 5
 models = {name: load_model(config, "numpy").bind(init_params(config)) for name, config in configs.items()}
 state = {name: bound.forward(np.zeros((1, 64), int)).state for name, bound in models.items()}  # after 64 tokens
 floats = {name: sum(part.size for part in carried) for name, carried in state.items()}
 for name, config in configs.items():
     print(f"{name:<17}{count_params(config):>8,} parameters, {floats[name]:>6,} floats   {config.sizes()}")
     assert abs(count_params(config) / count_params(reference) - 1) < 0.001
-assert floats["transformer-deep"] == 64 * 2 * 12 * 48 and floats["gpn+m-1"] == 2 * 128 + 8 * 32 * 32
+assert floats["transformer-deep"] == 64 * 24 * 48 == 288 * floats["gpn"] and floats["gpn+m-1"] == 2 * 128 + 8 * 32 * 32
 
 # %% [markdown]
 # ## 3 · What the second layer buys: the token before
 #
 # "What followed this?" needs keys that know the token *before* (lesson 07). In a first layer of attention a key is
 # made of its own token alone: asked at an a, it finds the a's, and not what came behind them. In a second layer a
-# token has looked at its neighbours, and its key can be that of the one before. GPN+M has this in one layer: its key
-# comes from s^g_{t-1}. So has Gated DeltaNet, *GDN*: its keys are a convolution of the last 4 tokens. The rest of GDN
-# you know: each layer has a memory as in lesson 07, with decay first, and what it writes is made of the layer below.
+# token has looked at its neighbours (by position, part 1), and its key can be that of the one before. GPN+M has this
+# in one layer: its key comes from s^g_{t-1}. So has Gated DeltaNet, *GDN*: its keys are a convolution of the last 4
+# tokens. The rest you know: each layer has a memory as in lesson 07, decay first, written from the layer below.
 
 
 # %%
@@ -133,8 +128,8 @@ for late, whose in ((0, "its own token"), (1, "the token before")):
 #
 # A layer waits for the one below: in a stack for 4 products with weights, one after the other. A stack computes all
 # tokens of a layer at once, so a window takes it 4 N waits, however long; the small steps of GDN's memory come on top.
-# GPN+M takes 1 + 2 N waits *a token*, T (1 + 2 N) a window. So stacks train well on wide machines, and the flat model
-# writes with less waiting.
+# GPN+M takes 1 + 2 N waits *a token*, T (1 + 2 N) a window: one for ground, two a layer (lesson 11's stack, and what
+# comes out of it). So stacks train well on wide machines, and the flat model writes with less waiting.
 
 # %%
 milliseconds = {}
@@ -144,8 +139,7 @@ for name, window, token in (("transformer-deep", 48, 48), ("gdn-deep", 40, 40), 
         _, carried = models[name].step([0], carried)
         times.append(perf_counter())
     milliseconds[name] = 1e3 * min(np.diff(times))
-    here = f"{milliseconds[name]:.1f} milliseconds here"
-    print(f"{name:<17} {window:>3} waits to read 64 tokens, {token:>2} to write one: {here}")
+    print(f"{name:<17} {window:>3} waits for 64 tokens, {token:>2} for one more: {milliseconds[name]:.1f} milliseconds")
 assert milliseconds["transformer-deep"] > 1.5 * milliseconds["gpn+m-1"]
 
 # %% [markdown]
@@ -181,12 +175,11 @@ assert all(rows[row]["parameters"]["stories"] == count_params(config) for row, c
 # Both stacks stand behind all models of one and two layers but the GPN. They are 48 wide here, and 600 steps are few:
 # this says nothing of 130 million parameters, where the paper finds them first. Without a memory the GPN guesses among
 # the ten things of all stories. One layer of attention guesses among the four of one story, as part 3 foretells. And a
-# GDN of one layer, which the paper does not have, has the most last words. So it is the memory that makes one layer do.
+# GDN of one layer, not in the paper, has the most last words. So on these stories the memory makes one layer do.
 #
 # And smaller differences? GPN+M alone has .70 to .96 of the last words. Deal the numbers of two models anew, three and
-# three, in all 20 ways. Even where every seed of one beats every seed of the other, 2 deals of 20 set them as far
-# apart: p = .1. So the package's rule, more than the sum of the standard deviations, calls what three seeds alone can't
-# prove. Four each could: 2 deals of 70.
+# three, in all 20 ways: even where every seed of one beats all of the other, 2 deals set them as far apart, p = .1.
+# The package's rule, more than the sum of the deviations, calls what three seeds can't prove. Four each could: 2 of 70.
 
 
 # %%
@@ -203,7 +196,7 @@ for row in [row for row in rows if row != "gpn+m-1"]:
     told = {1: "better", -1: "worse", 0: "a tie", None: "not told"}[compare(one, other, "perplexity")]
     p = chance(perplexities[row], perplexities["gpn+m-1"])
     print(f"{row:<18} against gpn+m-1: {told:<7} p = {p:.2f}")
-    assert p > 2 / comb(6, 3) - 1e-12
+    assert p > 0.1 - 1e-12  # 2 deals of 20
 flat = [x for row in ("gpn+m-1", "gpn+m-2", "gdn-1", "transformer-1", "gpn+m-decay-first") for x in perplexities[row]]
 assert min(perplexities["transformer-deep"] + perplexities["gdn-deep"]) > max(flat)
 last = {row: seeds(row, "cloze_accuracy") for row in rows}
@@ -213,29 +206,40 @@ assert min(last.pop("gdn-1")) > max(np.concatenate(list(last.values())))
 # %% [markdown]
 # ## 7 · Break it
 #
-# Two ways to rig a table. The first matches the width, and does not count. The second gives all models one learning
-# rate, which suits one of them. The checks: a ratio, and each model's own sweep. Nor is ours above suspicion. The sweep
-# stops after 300 steps, where GDN of one layer leads; after 600 GPN+M does. And its rates, chosen on stories, serve the
-# recall task too: there GPN+M of one layer, with .008, recalls nothing. With .002 it recalls all (`README.md`).
+# Three ways to rig a table. Match the width, and don't count. Give all models one learning rate: with .001 the twelve
+# layers stand .79 nats behind GPN+M, with rates of their own .29; with .008 GPN+M is second, with their own fourth. Or
+# choose the corpus: on documentation ten layers of GDN are first, and the GPN, without a memory, beats a GDN of one
+# layer and two layers of GPN+M. The checks: a ratio, each model's own sweep, a second corpus.
+#
+# Nor is our table above suspicion. A sweep is done when its best is not at its edge; ours is, for four of eight, and
+# both stacks might want more. It stops after 300 steps, where GDN of one layer leads; after 600 GPN+M does. Its rates,
+# of stories, serve all corpora: on recall GPN+M of one layer, with .008, finds nothing; with .002 all (`README.md`).
 
 # %%
 same_width = TransformerConfig(vocab_size=295, d_model=128, n_layers=12, n_heads=4, d_ffn=341)
-for config, fair in ((same_width, False), (configs["transformer-deep"], True)):
-    ratio = count_params(config) / count_params(reference)
-    print(f"{config.sizes()}: {ratio:.2f} times the parameters of the GPN+M")
-    assert (abs(ratio - 1) < 0.02) == fair
+for config in (same_width, configs["transformer-deep"]):
+    print(f"{config.sizes()}: {count_params(config) / count_params(reference):.2f} times the parameters of the GPN+M")
+assert abs(count_params(same_width) / count_params(reference) - 1) > 0.001  # part 2 lets no such model pass
 sweep = {row: {float(rate): loss for rate, loss in content["sweep"].items() if loss} for row, content in rows.items()}
-best, orders = {row: min(losses.values()) for row, losses in sweep.items()}, []
+best, told = {row: min(losses.values()) for row, losses in sweep.items()}, {}
 for rate in (0.001, 0.002, 0.004, 0.008, "its own"):
     losses = best if rate == "its own" else {row: sweep[row][rate] for row in rows}
-    orders.append(sorted(losses, key=losses.get))
-    behind = losses["transformer-deep"] - losses["gpn+m-1"]
-    print(f"rate {rate}: gpn+m-1 is no. {orders[-1].index('gpn+m-1') + 1} of 8, 12 layers {behind:.2f} nats behind it")
-assert any(order != orders[-1] for order in orders)  # what one rate for all would have told
-means = {row: np.mean(of_seeds) for row, of_seeds in perplexities.items()}
-assert orders[-1][0] == "gdn-1" and min(means, key=means.get) == "gpn+m-1"
-assert all(sweep[row][content["learning_rate"]] == best[row] for row, content in rows.items())
-assert rows["gpn+m-1"]["learning_rate"] == 0.008 and max(seeds("gpn+m-1", "recall_accuracy", "recall")) < 0.2
+    stack, ours = losses["transformer-deep"], losses["gpn+m-1"]
+    told[rate] = sorted(losses.values()).index(ours) + 1, round(stack - ours, 2)
+    print(f"rate {rate}: gpn+m-1 {ours:.2f}, no. {told[rate][0]} of 8; 12 layers {stack:.2f}, {told[rate][1]} behind")
+assert told[0.001] == (4, 0.79) and told[0.008] == (2, 0.29) and told["its own"] == (4, 0.29)
+
+# %%
+docs = {row: seeds(row, "perplexity", "python-docs") for row in rows}
+for row in sorted(docs, key=lambda row: np.mean(docs[row])):
+    print(f"python-docs: {row:<18} perplexity {np.array(docs[row])}")
+edge = [row for row, loss in sweep.items() if rows[row]["learning_rate"] == max(loss) == min(loss, key=loss.get)]
+print("the largest rate of the sweep is the best one for", *edge)
+assert len(edge) == 4 and {"transformer-deep", "gdn-deep", "gpn+m-1"} < set(edge)
+assert max(docs["gdn-deep"]) < min(min(docs[row]) for row in docs if row != "gdn-deep")
+assert max(docs["gpn"]) < min(docs["gdn-1"] + docs["gpn+m-2"])  # with every seed
+assert min(best, key=best.get) == "gdn-1" and min(perplexities, key=lambda row: np.mean(perplexities[row])) == "gpn+m-1"
+assert max(seeds("gpn+m-1", "recall_accuracy", "recall")) < 0.2
 
 # %% [markdown]
 # ## Where the finished version lives, and what to do now
