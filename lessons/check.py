@@ -6,6 +6,7 @@ stops it has no table.
 """
 
 import argparse
+import codecs
 import csv
 import os
 import re
@@ -76,18 +77,20 @@ def main(arguments=None):
     exercises, limits = [load_exercise(number) for number in numbers], LIMITS._replace(seconds=options.seconds)
     with ended_as_by_ctrl_c():
         if options.folder:
-            return grade_class(Path(options.folder), exercises, limits, writable(options.csv or "class.csv"))
-        place, results = options.file and Path(options.file), options.json and writable(options.json)
+            return grade_class(Path(options.folder), exercises, limits, writable(options.csv or "class.csv", ".csv"))
+        place, results = options.file and Path(options.file), options.json and writable(options.json, ".json")
         return grade_one(place, exercises, limits, results)
 
 
-def writable(path):
+def writable(path, ending):
     """The path of a table or of results, if it can be written; an error before the work rather than after it."""
     target = Path(os.path.realpath(path))
-    if target.suffix.lower() == ".py":
-        raise ValueError(f"{path} ends in .py, and may be somebody's work; give the results another name")
     if target.is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file")
+    if is_python(target) or target.exists() and target.suffix.lower() != ending:
+        raise ValueError(f"{path} may be somebody's work: give a name that ends in {ending}")
+    if len(os.fsencode(target.name)) > 200 or target.exists() and not target.is_file():
+        raise ValueError(f"{path:.100} is no name of a file that can be written")
     if not target.parent.is_dir():
         raise ValueError(f"{path}: there is no folder {target.parent}")
     if not os.access(target.parent, os.W_OK):
@@ -103,6 +106,7 @@ def ended_as_by_ctrl_c():
         raise KeyboardInterrupt(number)
 
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]  # not all on Windows
+    numbers = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]  # nohup's wish
     before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
@@ -114,7 +118,7 @@ def ended_as_by_ctrl_c():
 # ------------------------------------------------------------------------------------------------- one submission
 def grade_one(place, exercises, limits, results):
     """Grade the exercises of one student, print what they got, write it to `results` -> the exit status."""
-    graded, can_be_graded = [], True
+    graded, shown, can_be_graded = [], [], True
     for exercise in exercises:
         try:
             path = find(place, exercise) if place else exercise.file
@@ -125,9 +129,14 @@ def grade_one(place, exercises, limits, results):
             graded.append(Graded(nothing(exercise, cli.reason(error)), 0, ()))  # Gradescope shows nothing without it
             continue
         graded.append(grade(exercise, source, path.name, limits))
-        show(exercise, path, graded[-1])
+        if results:  # first, for what is printed may have no reader
+            shown.append((exercise, path, graded[-1]))
+        else:
+            show(exercise, path, graded[-1])
     if results:
         write_json(results, gradescope(graded, exercises))
+    for one in shown:
+        show(*one)
     if len(exercises) > 1:
         print(f"course: {percent(graded, exercises):.0f} % of what these exercises weigh")
     note_missing(graded)
@@ -155,7 +164,7 @@ def find(place, exercise):
     if not place.is_dir():
         return place
     files = []
-    for folder, folders, names in os.walk(place):
+    for folder, folders, names in os.walk(place, onerror=raised):
         folders[:] = [name for name in folders if name not in ("solutions", "__MACOSX") and name[0] != "."]
         paths = [Path(folder, name) for name in names if name.lower().endswith(".py")]
         files += [path for path in paths if path.is_file() and not path.is_symlink()]
@@ -164,20 +173,30 @@ def find(place, exercise):
     if not found:
         files.sort(key=lambda path: (len(path.parts), path))
         others = f"; it has {', '.join(path.name for path in files[:3])}{', …' * (len(files) > 3)}" * bool(files)
-        raise ValueError(f"{place} has no file ex{exercise.number}_*.py{others}")
-    empty = exercise.file.read_bytes() if exercise.file.exists() else None
-    return min(
-        found,
-        key=lambda path: (path.read_bytes() == empty, path.name != exercise.file.name, len(path.parts), path),
-    )
+        raise Unreadable(f"{place} has no file ex{exercise.number}_*.py{others}")
+    empty = plain(exercise.file) if exercise.file.exists() else None
+    return min(found, key=lambda path: (plain(path) == empty, path.name != exercise.file.name, len(path.parts), path))
+
+
+def raised(error):
+    raise error
+
+
+def plain(path):
+    """The bytes of a file, as many as one may have, without the ends of lines, which a clone on Windows changes."""
+    with open(path, "rb") as file:
+        return file.read(LARGEST).replace(b"\r", b"").removeprefix(codecs.BOM_UTF8)
 
 
 def read(path):
     if path.is_dir() or path.exists() and not path.is_file():
-        raise ValueError(f"{path} is no file")
+        raise Unreadable(f"{path} is no file")
     if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path} has more than {LARGEST:,} bytes")
-    return read_text(path)
+        raise Unreadable(f"{path} has more than {LARGEST:,} bytes")
+    try:
+        return read_text(path)
+    except ValueError as error:  # no text
+        raise Unreadable(str(error)) from None
 
 
 def explanation(result):
@@ -264,6 +283,10 @@ def grade_class(folder, exercises, limits, path):
     return 0
 
 
+class Unreadable(ValueError):
+    """What was handed in is no submission."""
+
+
 def is_python(path):
     return path.suffix.lower() == ".py"
 
@@ -272,19 +295,19 @@ def grade_student(name, place, exercises, limits):
     """Grade the submissions of one student -> Row. Nothing that they do stops the others."""
     graded, remarks = [], []
     for exercise in exercises:
+        path = None
         try:
             path = find(place, exercise)
-            source = read(path)
-        except (OSError, ValueError) as error:
+            one = grade(exercise, read(path), path.name, limits)
+        except Unreadable as error:
             one = Graded(nothing(exercise, cli.reason(error)), 0, ())
-        else:
-            try:
-                one = grade(exercise, source, path.name, limits)
-            except Exception as error:  # no fault of the student, who gets no zero for it; and fifty others wait
-                graded.append(None)
-                remarks.append(f"{exercise.number}: the grader failed, {type(error).__name__}: {error}")
-                continue
+        except Exception as error:  # no fault of the student, who gets no zero for it; and fifty others wait
+            graded.append(None)
+            remarks.append(f"{exercise.number}: the grader failed, {type(error).__name__}: {error}")
+            continue
         graded.append(one)
+        if path and place.is_dir() and path.name != exercise.file.name:
+            remarks.append(f"{exercise.number}: graded {path.name}")
         reasons = {result.message for result in one.results}
         if len(reasons) == 1 and reasons != {""}:
             remarks.append(f"{exercise.number}: {reasons.pop()}")

@@ -16,6 +16,7 @@ import numpy as np
 from gpn_ref.random_state import generator
 from lessons import worker
 from lessons.points import EXERCISES
+from lessons.points import Exercise as PointsOf
 from lessons.sandbox import LIMITS, Answer, Garbage, Raised, run, tame
 
 FOLDER = Path(__file__).resolve().parent
@@ -134,6 +135,7 @@ def is_number(value):
     return isinstance(value, bool | int | float | complex | np.generic)
 
 
+@np.errstate(all="ignore")  # for answers near overflow
 def _numbers(expected, got, tolerance, name):
     if expected.shape != got.shape:
         return Difference(name, f"the shape {expected.shape}", f"the shape {got.shape}")
@@ -190,6 +192,7 @@ def _dicts(expected, got, tolerance, name):
     return next((one for one in found if one), None)
 
 
+@np.errstate(all="ignore")
 def two_numbers(expected, got):
     """Two numbers as text, in so many digits that they look different."""
     for digits in (4, 6, 9, 12, 17):
@@ -209,7 +212,7 @@ def one_number(value, digits=4):
 
 
 def shown(value):
-    text = repr(value)
+    text = repr(value[:80] if isinstance(value, str | bytes) else value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
@@ -384,16 +387,18 @@ def load_exercise(number):
 def check_points(number, table, functions):
     """ValueError if the line of the table of points is none for these functions."""
     where = f"lessons/points.py, exercise {number}"
+    if not (isinstance(table, PointsOf) and isinstance(table.parts, dict)):
+        raise ValueError(f"{where}: it must be Exercise(weight, {{part: points, …}}, imports), and is {shown(table)}")
     for name in {*functions} ^ {*table.parts}:
         what = "has no points" if name in functions else "is no part of it"
         raise ValueError(f"{where}: {name} {what}; its parts are {', '.join(functions)}")
     for name, points in [*table.parts.items(), ("the weight", table.weight)]:
-        if not (isinstance(points, int | float) and 0 <= points < float("inf")):
-            raise ValueError(f"{where}: {name} has {points!r} points; it must be a number, 0 or more")
+        if not (isinstance(points, int | float) and 0 <= points <= 1e6):
+            raise ValueError(f"{where}: {name} has {shown(points)} points; it must be a number from 0 to a million")
     if not sum(table.parts.values()):
         raise ValueError(f"{where}: no part has a point")
-    if not isinstance(table.imports, tuple):
-        raise ValueError(f"{where}: imports is {table.imports!r}; it must be a tuple: ({table.imports!r},)")
+    if not (isinstance(table.imports, tuple) and all(isinstance(name, str) and name for name in table.imports)):
+        raise ValueError(f"{where}: imports is {shown(table.imports)}; it must be a tuple of names, as ('itertools',)")
 
 
 def grade(exercise, source, filename, limits=LIMITS):

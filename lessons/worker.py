@@ -204,6 +204,10 @@ def load(allowed, files):
             importlib.import_module(name)
         except ImportError:  # a name inside a module
             importlib.import_module(name.rpartition(".")[0])
+    sys.modules.setdefault("charset_normalizer", None)  # which numpy.f2py does without if it is not there
+    for name in LATE:  # what NumPy loads when it is first asked for, and extensions of Python that it needs for that
+        with suppress(ImportError):
+            importlib.import_module(name)
     if "numba" in sys.modules:  # what it loads for its first compilation takes seconds
         sys.modules["numba"].njit(lambda x: x + x)(1.0)
     else:  # which knows np.empty by what it is
@@ -226,15 +230,14 @@ def spoiled(empty):
 EVENTS = """_thread. cpython. ctypes. fcntl. ftplib. gc. mmap. os. pty. resource. shutil. signal. socket. sqlite3.
             subprocess. tempfile. urllib. webbrowser.""".split()
 HARMLESS = ("os.listdir", "os.scandir", "os.putenv", "os.unsetenv")
-UNHEARD = {  # calls that tell no hook of what they do
-    "_posixsubprocess.fork_exec": "start a process",
-    "posix.mkfifo": "make a file",
-    "posix.mknod": "make a file",
-    "os.mkfifo": "make a file",
-    "os.mknod": "make a file",
-    "_thread.start_new_thread": "start a thread",
-    "_thread.start_new": "start a thread",
-    "threading._start_new_thread": "start a thread",
+LATE = ["_struct", *(f"numpy.{name}" for name in "random testing fft polynomial ma lib.stride_tricks typing".split())]
+UNHEARD = {  # modules -> calls that tell no hook of what they do, or would undo what is set here
+    "_posixsubprocess subprocess": "fork_exec _fork_exec",
+    "_thread threading": "start_new_thread start_new _start_new_thread",
+    "_imp": "create_builtin",  # modules anew
+    "os posix": """mkfifo mknod pidfd_open chroot nice setpriority sched_setaffinity sched_setscheduler sched_setparam
+                   setuid setgid""",
+    "signal _signal": "signal setitimer alarm siginterrupt pthread_sigmask pidfd_send_signal",
 }
 
 
@@ -242,36 +245,44 @@ def watch(folders, compiles):
     """From now on, a file that is opened for writing, or is neither Python's own nor in the folders, a process, a
     thread, and a connection are a PermissionError. What compiles, numba, may call C through ctypes."""
     denied = tuple(event for event in EVENTS if not (compiles and event in ("ctypes.", "gc.")))
-    folders = tuple(os.path.realpath(folder) + os.sep for folder in folders)
-    library = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
-    others = tuple(library + name + os.sep for name in ("site-packages", "dist-packages"))  # Python's own it is not
-    realpath, fsdecode = os.path.realpath, os.fsdecode
+    folders, library = with_links(folders), with_links([os.path.dirname(os.__file__)])
+    others = tuple(place + name + os.sep for place in library for name in ("site-packages", "dist-packages"))
+    numpy_only = "" if compiles else with_links([os.path.dirname(np.__file__)])
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+    # All that the hook calls is its own: what a submission may put in place of it is not asked.
+    text, begins, refusal, harmless = str, str.startswith, PermissionError, frozenset(HARMLESS)
 
     def hook(event, arguments):
         if event == "open":
             path, mode, flags = arguments
-            place = realpath(fsdecode(path)) if type(path) in (str, bytes) else ""  # an object may change its mind
-            welcome = place.startswith(folders) or place.startswith(library) and not place.startswith(others)
-            if not welcome or (flags & writing if mode is None else set(mode) & set("wax+")):
-                raise PermissionError(f"an exercise may not open {path!r:.200}")
-        elif event.startswith(denied) and event not in HARMLESS:
-            raise PermissionError(f"an exercise may not call {event}")
-        elif event == "import" and arguments[0] in ("_posixsubprocess", "posix", "_thread"):  # anew
-            raise PermissionError(f"an exercise may not import {arguments[0]}")
+            place = path if path.__class__ is text and "/../" not in path else ""  # an object may change its mind
+            welcome = begins(place, folders) or begins(place, library) and not begins(place, others)
+            if not welcome or (flags & writing if mode is None else "w" in mode or "a" in mode or "+" in mode):
+                raise refusal(f"an exercise may not open {path!r:.200}")
+        elif begins(event, denied) and event not in harmless:
+            raise refusal(f"an exercise may not call {event}")
+        elif event == "import" and arguments[1] is not None and not begins(arguments[1], numpy_only):
+            raise refusal(f"an exercise may not import {arguments[0]}")  # an extension: C opens files unheard
 
     def refusing(what):
         def refuse(*arguments, **keywords):
-            raise PermissionError(f"an exercise may not {what}")
+            raise PermissionError(f"an exercise may not call {what}")
 
         return refuse
 
-    for name, what in UNHEARD.items():
-        module, _, function = name.partition(".")
-        with suppress(ImportError):  # on Windows
-            if hasattr(importlib.import_module(module), function):
-                setattr(sys.modules[module], function, refusing(what))
+    for modules, functions in UNHEARD.items():
+        for module in modules.split():
+            with suppress(ImportError):  # on Windows
+                importlib.import_module(module)
+            for function in functions.split():
+                if hasattr(sys.modules.get(module), function):
+                    setattr(sys.modules[module], function, refusing(f"{module}.{function}"))
     sys.addaudithook(hook)
+
+
+def with_links(folders):
+    """How names of files in the folders begin, whether or not links on the way were followed."""
+    return tuple({how(folder) + os.sep for folder in folders for how in (os.path.abspath, os.path.realpath)})
 
 
 def limit(seconds, memory):
@@ -357,7 +368,7 @@ def told(error, filename):
         error = type(error)(error.msg)
     name = message = ""
     with suppress(BaseException):
-        name = "MemoryError" if isinstance(error, MemoryError) else str(type(error).__name__)
+        name = "MemoryError" if isinstance(error, MemoryError) else str(type(error).__name__)[:100]
         message = str(str(error))[:1000]
     return [name, message, *place]
 
@@ -389,12 +400,26 @@ def found_function(line, job):
     if not callable(function):
         line.send({"missing": True})
         return None
+    private = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr[0] == "_"]
+    if make and private:
+        what = f"{private[0].attr}: names that begin with _ are none of a kernel's"
+        line.send({"broken": ["AttributeError", what, private[0].lineno, ""]})
+        return None
     if make and not hasattr(function, "function"):
         line.send({"broken": ["TypeError", f"{job['function']} is not made by @{maker}", 0, ""]})
         return None
     function = make(function.function) if make else function  # anew: it may have been made into something else
-    line.send({"calls": list(getattr(getattr(function, "__code__", None), "co_names", ()))})
+    line.send({"calls": sorted(names_in(getattr(function, "__code__", None), vars(module)))})
     return function
+
+
+def names_in(code, of_module, seen=()):
+    """The names that code uses, in functions inside of it and in those of its module that it uses, too."""
+    if not isinstance(code, types.CodeType) or code in seen:
+        return set()
+    names, seen = set(code.co_names), (*seen, code)
+    inside = [*code.co_consts, *(getattr(of_module.get(name), "__code__", None) for name in code.co_names)]
+    return names.union(*(names_in(part, of_module, seen) for part in inside))
 
 
 def answer(line, function, arguments, functions, filename):

@@ -75,9 +75,11 @@ def looks(rng):
     """Two and three matrices, one of them with a single row; and a state so small that the 1e-6 counts."""
     for B, D, rows, size in ((2, 5, (3, 2), 1.0), (1, 4, (2, 1, 4), 1.0), (3, 3, (2, 2, 2), 1e-3)):
 
-        def product(W, x, rows=rows):
+        def product(W, x, rows=rows, shape=(B, D)):
             if len(W) != sum(rows):
                 raise ValueError(f"it wants one W of {sum(rows)} rows, and got {len(W)}")
+            if np.ndim(W) != 2 or np.shape(x) != shape:
+                raise ValueError(f"it wants x of the shape {shape}, and got {np.shape(x)}")
             return x @ W.T
 
         weights = [rng.standard_normal((n, D)) for n in rows]

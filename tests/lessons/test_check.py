@@ -95,6 +95,8 @@ def test_of_several_files_that_of_the_right_name_is_taken_unless_it_is_empty(cap
     assert graded() == "ex03.py"
     exercise = hand_in(tmp_path / "clone" / "lessons" / "exercises", EMPTY)
     assert graded() == "ex03.py"
+    exercise.write_bytes(EMPTY.replace("\n", "\r\n").encode())  # as a clone on Windows
+    assert graded() == "ex03.py"
     exercise.write_text(RIGHT, encoding="utf-8")
     assert graded() == NAME
 
@@ -152,12 +154,15 @@ def test_a_loop_is_told_in_one_line_and_later_parts_are_graded(capsys, tmp_path)
             ["3", "--seconds", "1e300"],
             "argument --seconds: 1e300 is too large; it must be 3600 or less; see --help",
         ),
-        (["3", "--json", "a.py"], "a.py ends in .py, and may be somebody's work; give the results another name"),
+        (["3", "--json", "a.py"], "a.py may be somebody's work: give a name that ends in .json"),
         (
             ["3", "--class", "empty", "--csv", "a.PY"],
-            "a.PY ends in .py, and may be somebody's work; give the results another name",
+            "a.PY may be somebody's work: give a name that ends in .csv",
         ),
         (["3", "--json", "empty"], "empty is a folder; give the name of a file"),
+        (["3", "--json", "work.txt"], "work.txt may be somebody's work: give a name that ends in .json"),
+        (["3", "--json", "/dev/null"], "/dev/null may be somebody's work: give a name that ends in .json"),
+        (["3", "--json", f"{'n' * 249}"], f"{'n' * 100} is no name of a file that can be written"),
         (["3", "--class", "empty", "--csv", "no/a.csv"], "no/a.csv: there is no folder {}/no"),
         (["3", "--file", "nowhere.py"], "nowhere.py: No such file or directory"),
         (["3", "--class", "nowhere"], "nowhere: No such file or directory"),
@@ -169,6 +174,7 @@ def test_bad_commands_get_one_line(capsys, tmp_path, monkeypatch, arguments, lin
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(check, "grade", None)  # all of this is found out before the work
     (tmp_path / "empty").mkdir()
+    (tmp_path / "work.txt").write_text("work")
     assert_told(checked(capsys, *arguments), line.format(tmp_path))
 
 
@@ -178,10 +184,16 @@ def test_bad_commands_get_one_line(capsys, tmp_path, monkeypatch, arguments, lin
         ({"parts": {"log_softmax": 2, "cross_entropy": 2}}, "mean_loss_backward has no points; its parts are {}"),
         ({"parts": {**dict.fromkeys(PARTS, 1), "softmax": 1}}, "softmax is no part of it; its parts are {}"),
         ({"parts": dict.fromkeys(PARTS, 0)}, "no part has a point"),
-        ({"parts": dict.fromkeys(PARTS, -1)}, "log_softmax has -1 points; it must be a number, 0 or more"),
-        ({"parts": dict.fromkeys(PARTS, "1")}, "log_softmax has '1' points; it must be a number, 0 or more"),
-        ({"weight": -1}, "the weight has -1 points; it must be a number, 0 or more"),
-        ({"imports": "itertools"}, "imports is 'itertools'; it must be a tuple: ('itertools',)"),
+        ({"parts": dict.fromkeys(PARTS, -1)}, "log_softmax has -1 points; it must be a number from 0 to a million"),
+        ({"parts": dict.fromkeys(PARTS, "1")}, "log_softmax has '1' points; it must be a number from 0 to a million"),
+        ({"weight": -1}, "the weight has -1 points; it must be a number from 0 to a million"),
+        ({"imports": (5,)}, "imports is (5,); it must be a tuple of names, as ('itertools',)"),
+        (
+            {"parts": ("x",)},
+            "it must be Exercise(weight, {{part: points, …}}, imports), and is "
+            "Exercise(weight=6, parts=('x',), imports=())",
+        ),
+        ({"imports": "itertools"}, "imports is 'itertools'; it must be a tuple of names, as ('itertools',)"),
     ],
 )
 def test_a_table_of_points_that_does_not_fit(capsys, monkeypatch, changes, line):
@@ -376,6 +388,46 @@ def test_a_class_with_two_exercises(capsys, tmp_path):
     assert checked(capsys, "3", "4", "--class", tmp_path / "class", "--csv", tmp_path / "points.csv").status == 0
     [row] = rows(tmp_path / "points.csv").values()
     assert [*row.values()][:-1] == ["ben", "2", "0", "3", "3", "2", "2", "12", f"{100 * (6 * 5 / 7 + 6) / 12:.1f}"]
+
+
+def test_a_huge_file_and_one_that_the_grader_may_not_read(capsys, tmp_path, monkeypatch):
+    for name in ("anna", "bea", "cleo"):
+        hand_in(tmp_path / "class" / name, RIGHT, "ex3.py")
+    with open(tmp_path / "class" / "bea" / "ex3.py", "wb") as file:
+        file.truncate(10**12)
+    real = check.read
+
+    def read(path):
+        if path.parent.name == "cleo":
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(check, "read", read)
+    result = checked(capsys, "3", "--class", tmp_path / "class", "--csv", tmp_path / "a.csv")
+    assert_told(result, "the grader failed; not all is graded of cleo")
+    found = rows(tmp_path / "a.csv")
+    assert {student: (row["total"], row["remarks"].partition(" | ")[0]) for student, row in found.items()} == {
+        "anna": ("7", "03: graded ex3.py"),
+        "bea": ("0", "03: graded ex3.py"),
+        "cleo": (
+            "",
+            f"03: the grader failed, PermissionError: [Errno 13] Permission denied: '{tmp_path}/class/cleo/ex3.py'",
+        ),
+    }
+    assert found["bea"]["remarks"].endswith("ex3.py has more than 1,000,000 bytes")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc")
+def test_nohup_is_respected(tmp_path):
+    sleeps = RIGHT + "np.__builtins__['__import__']('time').sleep(1.5)\n"
+    command = ["nohup", sys.executable, "-m", "lessons.check", "03", "--file", str(hand_in(tmp_path, sleeps))]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while not children(process.pid):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGHUP)
+    assert "7 of 7 points" in process.communicate()[0] and process.returncode == 0
 
 
 def test_students_of_one_name_and_names_that_are_no_text(capsys, tmp_path):

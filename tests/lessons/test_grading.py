@@ -115,6 +115,14 @@ def test_the_items_of_a_tuple_have_the_names_of_the_part():
     assert right.message == "" and wrong.message == "d_weight: expected 1, got 0"
 
 
+@pytest.mark.filterwarnings("error")
+def test_answers_near_overflow_and_long_texts():
+    words = "out[0]: expected 1e+308, got -1e+308; 1 of 2 entries differ"
+    assert told(np.array([1e308, 1.0]), np.array([-1e308, 2.0])) == words
+    assert told(np.ones(2), np.full(2, np.longdouble("1e4000"))).startswith("out[0]: expected 1, got")
+    assert told("a", "\0" * 10**7) == "out: expected 'a', got '" + "\\x00" * 14 + "\\x…"
+
+
 def test_the_tolerance_is_that_of_the_part():
     assert told(HALF, HALF + 0.02, 0.01) is None
     assert told(HALF, HALF + 0.04, 0.01) is not None
@@ -336,11 +344,16 @@ def double(me, x, out): out[me.thread] = 2 * x[me.thread]
         (KERNEL, ""),
         ("def double(*a): return a[5], 2 * a[5]", "TypeError: double is not made by @kernel"),
         (
+            KERNEL.replace("= 2 *", "= x._number(0) + 0 *"),
+            "AttributeError: _number: names that begin with _ are none of a kernel's "
+            "(line 3: def double(me, x, out): out[me.thread] = x._number(0) + 0 * x[me.thread])",
+        ),
+        (
             KERNEL + "def double(*a): return a[5], 2 * a[5]\ndouble.function = lambda me, x, out: None\n",
             "out[0]: expected 2, got 0; 2 of 2 entries differ",
         ),
     ],
-    ids=["a kernel", "none", "something that has one"],
+    ids=["a kernel", "none", "a kernel that looks inside", "something that has one"],
 )
 def test_a_kernel_is_run_as_one_whatever_it_was_made_into(source, message):
     class doubling:

@@ -1,7 +1,10 @@
 """Whatever a submission does, it is stopped and reported, and nothing of it stays."""
 
+import importlib.util
 import os
+import sys
 from time import monotonic
+from unittest.mock import ANY
 
 import numpy as np
 import pytest
@@ -320,11 +323,18 @@ def test_a_flood_into_the_pipe_ends(line):
         ("os.fork()", "call os.fork"),
         ("os.system('sleep 60')", "call os.system"),
         ("load('subprocess').Popen(['sleep', '60'])", "call subprocess.Popen"),
-        ("load('_posixsubprocess').fork_exec()", "start a process"),
+        ("load('_posixsubprocess').fork_exec()", "call _posixsubprocess.fork_exec"),
         ("sys.modules.pop('_posixsubprocess', 0)\nload('_posixsubprocess').fork_exec()", "import _posixsubprocess"),
-        ("os.mkfifo('x')", "make a file"),
-        ("os.mknod('x')", "make a file"),
-        ("load('threading').Thread(target=print).start()", "start a thread"),
+        ("os.mkfifo('x')", "call os.mkfifo"),
+        ("os.mknod('x')", "call os.mknod"),
+        ("load('threading').Thread(target=print).start()", "call threading._start_new_thread"),
+        ("os.setpriority(os.PRIO_PROCESS, os.getppid(), 9)", "call os.setpriority"),
+        ("signal.signal(signal.SIGALRM, signal.SIG_IGN)", "call signal.signal"),
+        ("signal.setitimer(signal.ITIMER_REAL, 0)", "call signal.setitimer"),
+        ("load('_imp').create_builtin(None)", "call _imp.create_builtin"),
+        ("sys.modules['__main__'].HARMLESS = Anything()\nos.system('sleep 60')", "call os.system"),
+        (f"load('posixpath').realpath = lambda *a, **k: os.__file__\nopen({__file__!r})", f"open {__file__!r}"),
+        (f"open(os.path.dirname(os.__file__) + '/../' + {__file__!r})", ANY),
         ("load('socket').socket()", "call socket.__new__"),
         ("load('ctypes').CDLL(None)", "call ctypes.dlopen"),
         ("os.remove('x')", "call os.remove"),
@@ -336,8 +346,39 @@ def test_a_flood_into_the_pipe_ends(line):
     ],
 )
 def test_what_an_exercise_may_not_do(body, what):
-    ran = tried(body, LOADED)
-    assert [(o.type, o.message) for o in ran.outcomes] == [("PermissionError", f"an exercise may not {what}")] * 2
+    anything = "class Anything:\n    def __contains__(self, other):\n        return True\n"
+    ran = tried(body, LOADED + anything)
+    message = what if what is ANY else f"an exercise may not {what}"
+    assert [(o.type, o.message) for o in ran.outcomes] == [("PermissionError", message)] * 2
+
+
+@pytest.mark.parametrize("module", ["readline", "_tkinter", "_sqlite3", "termios", "_curses"])
+def test_extensions_that_are_not_numpys_are_not_loaded(module):
+    if importlib.util.find_spec(module) is None or module in sys.builtin_module_names:
+        return  # this Python has none, or has it built in
+    for outcome in tried(f"load({module!r})", LOADED).outcomes:
+        assert (outcome.type, outcome.message) == ("PermissionError", f"an exercise may not import {module}")
+
+
+def test_all_of_numpy_can_be_imported():
+    assert_right(tried("return 2 * abs(x)", "from numpy import *\n"))
+
+
+def test_the_name_of_an_exception_may_be_long():
+    [outcome] = tried("raise type('E' * 10**7, (Exception,), {})('x' * 10**7)", cases=CASES[:1]).outcomes
+    assert outcome.type == "E" * 100 and len(outcome.message) == 300
+
+
+def test_calls_are_found_in_functions_inside_and_in_helpers():
+    source = "def a(x): return x\ndef b(x): return [a(n) for n in x]\ndef c(x): return (lambda: b(x))()\n"
+    ran = run(f"{source}def f(x):\n    c(x)\n    return 2 * x\n", NAME, "f", CASES)
+    assert_right(ran)
+    assert ran.calls == ("a", "b", "c")
+
+
+def test_what_a_given_function_is_called_with_has_a_size():
+    [outcome] = tried("return x(np.zeros(10**6))", "import numpy as np\n", [(lambda y: 0.0,)]).outcomes
+    assert outcome.message.endswith("ValueError: these are larger arguments than any exercise needs")
 
 
 def test_a_path_that_changes_its_mind():
