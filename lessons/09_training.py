@@ -31,8 +31,8 @@ from gpn_ref.training.optimizer import AdamW, global_norm, learning_rate_at
 #     m ← m + (1 - β₁)(g - m)      v ← v + (1 - β₂)(g² - v)      p ← p - η (m̂ / (√v̂ + ε) + λ p)
 #
 # Both start at 0 and would be too small at first, so m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ) at step t = 1, 2, ….
-# Decay aside, the first step then has the length η, the *learning rate*, be the gradient 100 or 0.001. λ, the *weight
-# decay*, shrinks matrices. Norm scales, biases and `log_rate` it leaves alone: 0 is no simpler for them.
+# Decay aside, the first step then moves each entry by η, the *learning rate*, be its gradient 100 or 0.001. λ, the
+# *weight decay*, shrinks matrices. Norm scales, biases and `log_rate` it leaves alone: 0 is no simpler for them.
 
 
 # %%
@@ -80,7 +80,7 @@ for name, most in (("clipped at 1", 1.0), ("not clipped ", math.inf)):
         before, grads = p[0], {"p": np.array([1e4 if t == 100 else 1.0])}
         adamw_step(p, clipped(grads, most)[0]["p"], m, v, t, rate=1.0, decay=0.0)
         lengths.append(before - p[0])
-    soon, later = np.sum(lengths[99:150]), np.array(lengths)[150:]
+    soon, later = np.sum(lengths[99:149]), np.array(lengths)[149:]
     print(f"{name}: {soon:.0f} η in 50 steps, then {later[0]:.3f} η a step; {np.sum(later < 0.5)} steps below η / 2")
     assert later.min() > 0.99 if most == 1 else soon < 10 and np.sum(later < 0.5) > 1000
 
@@ -104,10 +104,11 @@ assert np.allclose(shares, by_hand) and shares.argmax() == WARMUP - 1
 # %% [markdown]
 # ## 4 · A healthy run starts at ln V, and you can say before where it will rest
 #
-# The task: `<end> k3 v7 k1 v0 k6 v2 k4 v9 k1 v0 k6 v2 k3 v7 k4 v9`. Four pairs of 8 keys and 16 values, then the keys
-# in another order, each with its value. Of 16 targets, 8 are keys and 8 are values. Four losses can be told on paper,
-# of a model that knows: nothing; that keys and values take turns; also, for sure, which value went with which key; also
-# that the first four keys differ and the last four are they again. That is the *floor*: there is no more to know.
+# The task: `<end> k3 v7 k1 v0 k6 v2 k4 v9 k1 v0 k6 v2 k3 v7 k4 v9`. Four pairs of 8 keys and 16 values: keys differ,
+# but values may repeat. Then the keys in another order, each with its value. Of 16 targets, 8 are keys and 8 values.
+# Four losses can be told on paper, of a model that knows: nothing; that keys and values take turns; also, for sure,
+# which value went with which key; also that the first four keys differ and the last four are they again. That is the
+# *floor*: there is no more to know.
 
 # %%
 TASK = RecallConfig(pairs=4, n_keys=8, n_values=16, n_fillers=1, gaps=(0,))
@@ -121,7 +122,7 @@ model, (seen, wanted, asked) = load_model(CONFIG), recall_evaluation(TASK, batch
 
 # %%
 def train(peak, steps=STEPS, most=1.0, change=lambda step, inputs, targets: (targets, 1.0)):
-    """-> by step: loss, gradient's length, b_k's; by tenths, on texts held back: loss, recall, what a value costs."""
+    """-> by step: loss, gradient's length, b_k's; every tenth, on texts held back: loss, recall, a value's cost."""
     params, batches, log, checks = init_params(CONFIG, 0), RecallBatches(TASK, schedule), [], []
     moments = {name: (np.zeros_like(p), np.zeros_like(p)) for name, p in params.items()}
     for step in range(steps):
@@ -153,7 +154,7 @@ assert abs(recall + held[-1, 2] / 4 - held[-1, 0]) < 0.03 and healthy[1, 2] > 0.
 # At 2.43 the run rests for 50 steps, and nothing in its loss promises more. Then recall rises from chance to .8 within
 # 50 steps. The likely reason: keys and queries are worth nothing before they begin to agree, and then more and more.
 # The loss ends above sure recall: values are right, but not yet sure. The gradient's peak at step 1 (in the figure) is
-# b_k's, which has just left 0: keys are some 10⁻⁴ long, and l2 divides by that (lesson 08).
+# b_k's, which has just left 0: at the first token relu(b_k) is some 10⁻⁴ long, and l2 divides by that (lesson 08).
 #
 # ## 5 · The rate decides whether that step comes
 #
@@ -168,7 +169,8 @@ assert fast[20:30, 0].max() < healthy[20:30, 0].min() and abs(fast[50:, 0].mean(
 
 # %%
 figure, axes = new_figure("A healthy run, and two other rates", rows=2, columns=2, width=9.5, height=6.2)
-for axis, name in zip(axes.flat, ("share of peak rate", "loss, nats", "gradient", "recall, held back"), strict=True):
+names = "share of peak rate", "loss, nats", "length of the gradient", "recall, held back"
+for axis, name in zip(axes.flat, names, strict=True):
     axis.set(ylabel=name, xlabel="step")
 axes[0, 0].plot(shares, color=BLUE)
 axes[0, 1].plot(healthy[:, 0], color=BLUE)

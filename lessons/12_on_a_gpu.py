@@ -79,8 +79,8 @@ assert (with_columns, with_rows) == (4, 32)
 # ## 3 · A sum goes through shared memory, with barriers
 #
 # A norm needs Σ x² over a state (D), and each thread has some entries. All put their sums into shared memory. Then half
-# of the threads add the other half's to their own, then a quarter, and so on: after log₂ steps one sum is left. Between
-# one thread's store and another's load there must be a barrier. Without it a thread finds whatever happens to be there.
+# of the threads (a power of two) add the other half's to their own, then a quarter, and so on: after log₂ steps one is
+# left. Between one thread's store and another's load must be a barrier. Without it a thread finds whatever is there.
 
 
 # %%
@@ -119,15 +119,15 @@ def by_rows(me, a, b, c):
     """C = A Bᵀ, where the tile's side divides all sizes."""
     side = math.isqrt(me.threads)
     a_tile, b_tile = me.shared("a_tile", side, side), me.shared("b_tile", side, side)
-    (up, across), (y, x) = divmod(me.block, c.shape[1] // side), divmod(me.thread, side)
+    (up, across), (i, j) = divmod(me.block, c.shape[1] // side), divmod(me.thread, side)
     total = 0.0
     for start in range(0, a.shape[1], side):
-        a_tile[y, x] = a[up * side + y, start + x]
-        b_tile[y, x] = b[across * side + y, start + x]
+        a_tile[i, j] = a[up * side + i, start + j]
+        b_tile[i, j] = b[across * side + i, start + j]
         yield  # all is there
-        total += sum(a_tile[y, k] * b_tile[x, k] for k in range(side))
+        total += sum(a_tile[i, k] * b_tile[j, k] for k in range(side))
         yield  # all is used, and may be overwritten
-    c[up * side + y, across * side + x] = total
+    c[up * side + i, across * side + j] = total
 
 
 a, b, c = *rng.standard_normal((2, 8, 8)), np.zeros((8, 8))
@@ -173,7 +173,7 @@ for pieces in (1, 2, 4):
 
 # %%
 def row_shares(me, memory, d, shares):
-    """memory (K, U), d (U) -> shares (pieces, K): block `piece`, thread j."""
+    """memory (K, U), d (U) -> shares (pieces, K): block `piece`, thread j. A second launch, d all ones, adds them."""
     n = len(d) // len(shares)
     shares[me.block, me.thread] = sum(memory[me.thread, u] * d[u] for u in range(me.block * n, me.block * n + n))
 

@@ -81,6 +81,20 @@ def second_uncorrected(params, grads, first, second, step, rate, decay):
     return each(moved, params, first, second), first, second
 
 
+def first_uncorrected(params, grads, first, second, step, rate, decay):
+    _, first, second = ours.adamw_step(params, grads, first, second, step, rate, decay)
+
+    def moved(p, m, v):
+        change = m / (np.sqrt(v / (1 - BETA2**step)) + EPSILON)
+        return p - rate * (change + decay * p * (p.ndim == 2))
+
+    return each(moved, params, first, second), first, second
+
+
+def never_decays(params, grads, first, second, step, rate, decay):
+    return ours.adamw_step(params, grads, first, second, step, rate, 0.0)
+
+
 def decays_by_name(params, grads, first, second, step, rate, decay):
     moved, first, second = ours.adamw_step(params, grads, first, second, step, rate, 0.0)
     decays = {name: decay * name.endswith("weight") for name in params}
@@ -119,6 +133,11 @@ def norm_of_after(grads, most):
 
 def sum_of_norms(grads, most):
     norm = sum(np.linalg.norm(g) for g in grads.values())
+    return each(lambda g: g * min(1, most / norm) if norm else g, grads), norm
+
+
+def largest_norm(grads, most):
+    norm = max(np.linalg.norm(g) for g in grads.values())
     return each(lambda g: g * min(1, most / norm) if norm else g, grads), norm
 
 
@@ -193,6 +212,8 @@ PARTS = [
         [
             Foreseen("m and v start at 0 and are too small at first: where are m̂ and v̂?", uncorrected),
             Foreseen("v starts at 0 too, like m: where is v̂?", second_uncorrected),
+            Foreseen("m starts at 0 too, like v: where is m̂?", first_uncorrected),
+            Foreseen("where is the weight decay, λ p?", never_decays),
             Foreseen("t is the given step: it counts from 1 already", counted_from_0),
             Foreseen("scales, biases and rates don't decay: only what is two-dimensional", decays_everything),
             Foreseen("a norm's scale is called weight, too: go by the dimensions, not by the name", decays_by_name),
@@ -214,6 +235,7 @@ PARTS = [
             Foreseen("the norm to return is that before clipping: it is what a log should show", norm_of_after),
             Foreseen("the length is the root of the sum of squares", squared),
             Foreseen("the length of all is not the sum of their lengths: add squares, then the root", sum_of_norms),
+            Foreseen("the length of all is more than that of the longest: add squares, then the root", largest_norm),
             Foreseen("all gradients may be 0: mind the division", divides_by_0),
         ],
         names=("grads", "norm"),

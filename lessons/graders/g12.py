@@ -241,9 +241,10 @@ def columns(**planted):
     return kernel(planted_kernel)
 
 
-def _columns(me, memory, key, query, value, beta, decay, recalled, guard=True, pieces=True, registers=True):
+def _columns(me, memory, key, query, value, beta, decay, recalled, guard=True, pieces=True, registers=True, down=False):
     heads, K, U = memory.shape
-    h, piece = divmod(me.block, me.blocks // heads) if pieces else (me.block, 0)
+    of_a_head = U // me.threads if down else me.blocks // heads  # the first raises, where there is a rest
+    h, piece = divmod(me.block, of_a_head) if pieces else (me.block, 0)
     u = piece * me.threads + me.thread
     if guard and u >= U:
         return
@@ -322,6 +323,7 @@ PARTS = [
             Foreseen("`recalled` is not 0 at first: add up in a variable, and store that", adds_to_what_is_there),
             Foreseen("M is loaded more than once: keep the column in a list", columns(registers=False)),
             Foreseen("the last piece may have fewer columns than there are threads", columns(guard=False)),
+            Foreseen("a head's last piece may not be full: round the number of pieces up", columns(down=True)),
             Foreseen("a head has several blocks, one for each piece", columns(pieces=False)),
             Foreseen("one thread does the work of its block: each has a column of its own", first_of_the_piece),
         ],
