@@ -213,8 +213,7 @@ assert min(last.pop("gdn-1")) > max(np.concatenate(list(last.values())))
 #
 # Nor is our table above suspicion. A sweep is done when its best is not at its edge; ours is, for four of eight. It
 # stops after 300 steps, where GDN of one layer leads; after 600 GPN+M does. Its rates serve all corpora: on recall
-# GPN+M finds nothing with .008, all with .002; on documentation GDN's layer has 34.8 with .002, 31.9 with .008
-# (`README.md`).
+# GPN+M finds nothing with .008, all with .002; on documentation GDN's layer has 34.8, with .008 31.9 (README.md).
 
 # %%
 same_width = TransformerConfig(vocab_size=295, d_model=128, n_layers=12, n_heads=4, d_ffn=341)
